@@ -1,0 +1,23 @@
+"""The paper's two grid worlds, as Gymnasium environments that carry their own model `P`.
+
+Importing this package registers both, so that `gymnasium.make` finds them by id.
+"""
+
+import gymnasium as gym
+
+from lazymdp.envs.key_door_treasure import KeyDoorTreasure
+from lazymdp.envs.rivers_and_bridges import RiversAndBridges
+
+__all__ = ["KeyDoorTreasure", "RiversAndBridges"]
+
+# Entry points are strings, not classes, so that `env.spec.to_json()` works.
+gym.register(
+    id="lazymdp/RiversAndBridges-v0",
+    entry_point="lazymdp.envs.rivers_and_bridges:RiversAndBridges",
+    max_episode_steps=1000,
+)
+gym.register(
+    id="lazymdp/KeyDoorTreasure-v0",
+    entry_point="lazymdp.envs.key_door_treasure:KeyDoorTreasure",
+    max_episode_steps=1000,
+)

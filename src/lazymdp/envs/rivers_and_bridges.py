@@ -1,0 +1,157 @@
+"""Rivers & Bridges: three rivers to cross, where a single wrong step is ruin."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.envs import grid
+
+_LAYOUT = """
+    S..~...~...~..G
+    ...~...=...~...
+    ...=...~...~...
+    ...~...~...=...
+    ...~...~...~...
+"""
+_ENTERING_REWARDS = {"~": -100.0, "G": 1.0}
+_RAIL = (122, 84, 48)
+_TILES = {
+    "S": grid.START_TILE,
+    ".": grid.Tile("floor"),
+    "~": grid.Tile(
+        "river",
+        grid.RIVER,
+        ((grid.wave(0.32, 0.05, 0.06) | grid.wave(0.72, 0.05, 0.06), (140, 184, 226)),),
+    ),
+    "=": grid.Tile(
+        "bridge",
+        grid.RIVER,
+        (
+            (grid.box(0, 0.12, 1, 0.9), grid.PLANK),
+            (
+                np.logical_or.reduce(
+                    [grid.box(x, 0.12, x + 0.03, 0.9) for x in (0.2, 0.4, 0.6, 0.8)]
+                ),
+                (176, 142, 98),
+            ),
+            (grid.box(0, 0.12, 1, 0.21) | grid.box(0, 0.81, 1, 0.9), _RAIL),
+        ),
+    ),
+    "G": grid.Tile(
+        "goal",
+        layers=(
+            (grid.pennant(0.34, 0.34, 0.5, 0.4), (34, 128, 76)),
+            (grid.box(0.29, 0.14, 0.35, 0.86) | grid.box(0.17, 0.82, 0.47, 0.89), grid.INK),
+        ),
+    ),
+}
+
+
+class RiversAndBridges(grid.GridWorld):
+    """A walk over three bridges, each one step wide, between rivers that end everything.
+
+    ## Description
+
+    The agent stands in the corner of a meadow that three rivers cut into four strips. It has to
+    reach the goal on the far side. On the meadow a bad move costs a little time; on a bridge two of
+    the four moves drop the agent into the water. Only there does it matter much who is in charge,
+    which is what makes this world a test for lazy agents.
+
+    The default map (`S` start, `.` floor, `~` river, `=` bridge, `G` goal):
+
+        S..~...~...~..G
+        ...~...=...~...
+        ...=...~...~...
+        ...~...~...=...
+        ...~...~...~...
+
+    ## Action space
+
+    `Discrete(4)`: 0 moves up, 1 right, 2 down, 3 left, always by one cell. A move beyond the edge
+    of the map leaves the agent where it is. Nothing is random.
+
+    ## Observation space
+
+    `Discrete(rows * columns)`, so `Discrete(75)` on the default map: the cell of the agent, counted
+    in reading order, `row * columns + column`. Every cell is a state, the water included.
+
+    ## Starting state
+
+    Always the cell marked `S`.
+
+    ## Rewards
+
+    - entering the goal: 1
+    - entering a river: -100
+    - any other move: 0
+
+    ## Episode end
+
+    The episode terminates when the agent enters the goal or a river. In `P` these states are
+    absorbing: each move stays there, pays 0 and says terminated. When made by its id, the world
+    truncates an episode after 1000 steps.
+
+    ## Information
+
+    `reset` and `step` both return one key:
+
+    - `prob`: the probability of what just happened (of this start, of this outcome of the move),
+      which is 1.0 as nothing is random.
+
+    The model can be read as `P`, `initial_state_distrib`, `state_names` and `action_names`; `cells`
+    (`[S, 2]`, the row and column of each state), `grid_shape` and `layout` put states on the map.
+
+    ## Arguments
+
+    - `layout`: a map of one's own, as a string with one line per row or as one string per row. It
+      needs one `S` and at least one `G`. None is the map above.
+    - `render_mode`: None, "ansi" (text, with the agent as `@`) or "rgb_array" (pixels).
+
+    ```python
+    import gymnasium as gym
+    import lazymdp.envs
+
+    env = gym.make("lazymdp/RiversAndBridges-v0", layout=["S~G", ".=."], render_mode="ansi")
+    ```
+
+    ## Version history
+
+    - v0: first version. The paper describes this world but its picture is lost; the map is ours,
+      and chosen to have the properties that the paper states.
+    """
+
+    def __init__(
+        self, layout: str | Sequence[str] | None = None, render_mode: str | None = None
+    ) -> None:
+        """Reads the map and builds the model; the class describes the arguments."""
+        rows = grid.read_layout(_LAYOUT if layout is None else layout, _TILES)
+        if not grid.find(rows, "G"):
+            raise ValueError("layout has no goal: put a 'G' on at least one cell")
+        cells = np.argwhere(np.ones((len(rows), len(rows[0])), dtype=bool))
+        super().__init__(
+            rows,
+            tiles=_TILES,
+            cells=cells,
+            state_names=[f"({grid.place(row, column)})" for row, column in cells],
+            successors=_successors(rows),
+            entering_rewards=_ENTERING_REWARDS,
+            render_mode=render_mode,
+        )
+
+
+def _successors(layout: grid.Layout) -> NDArray[np.int64]:
+    """The state each move leads to, [S, A]: a cell's state is its place in reading order."""
+    n_rows, n_columns = len(layout), len(layout[0])
+    return np.array(
+        [
+            [
+                np.ravel_multi_index(
+                    grid.neighbour(layout, row, column, action), (n_rows, n_columns)
+                )
+                for action in range(len(grid.ACTION_NAMES))
+            ]
+            for row in range(n_rows)
+            for column in range(n_columns)
+        ]
+    )

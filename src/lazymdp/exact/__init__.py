@@ -1,0 +1,1 @@
+"""Exact answers: values, optimal policies, bounds on eta, and every eta at once."""

@@ -1,0 +1,122 @@
+"""Optimal solutions of a lazy-MDP.
+
+The algorithms, each with the error bound of `certificate`: `"value_iteration"` sweeps; `"modified_policy_iteration"` sweeps mostly under fixed choices;
+`"gauss_seidel"` sweeps only where something moves; `"local_policy_iteration"` adds linear solves on those states;
+`"policy_iteration"` solves a linear system per policy, exactly. `"auto"` looks at a few sweeps: where differences die out
+quickly it takes the second, else the fourth.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.exact import sweeps
+from lazymdp.exact.methods import METHODS, Progress, Search
+from lazymdp.exact.sweeps import over_states
+from lazymdp.lazy import LazyMDP
+
+
+class NotConverged(UserWarning):
+    """The solver stopped before the error bound reached the tolerance."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An optimal solution of a lazy-MDP, up to `error_bound`.
+
+    Attributes:
+        value: `[S]` optimal value `V_+*`, price included; 0 in absorbing states.
+        q: `[S, A]` value of taking control with each action, the price `-eta` paid now included.
+        lazy_gap: `[S]` `max_a q - q . default`.
+        control: `[S]` bool, where the agent takes control: where the gap is *proven* larger than eta. A tie is lazy, and
+            so is what cannot be told from a tie within the error bound.
+        action: `[S]` int, what the agent does; `A` is lazy.
+        converged: Whether `error_bound <= tol`.
+        residual: Largest `|T v - v|` of the values the bound was computed from.
+        error_bound: Proven bound on `|value - V_+*|` in every state.
+        method: The algorithm used.
+        iterations: Its sweeps or rounds.
+    """
+
+    value: NDArray[np.float64]
+    q: NDArray[np.float64]
+    lazy_gap: NDArray[np.float64]
+    control: NDArray[np.bool_]
+    action: NDArray[np.int64]
+    converged: bool
+    residual: float
+    error_bound: float
+    method: str
+    iterations: int
+
+    @property
+    def policy_plus(self) -> NDArray[np.float64]:
+        """`[S, A+1]` the policy as probabilities, the lazy action last."""
+        return np.eye(self.q.shape[1] + 1)[self.action]
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "NOT converged"
+        return (
+            f"Solution({int(self.control.sum())} of {self.value.size} states take control, {state}, "
+            f"error <= {self.error_bound:.1e}, {self.method})"
+        )
+
+
+def solve(
+    lazy: LazyMDP,
+    tol: float = 1e-8,
+    *,
+    method: str = "auto",
+    max_iterations: int = 100_000,
+    progress: Progress | None = None,
+) -> Solution:
+    """Solves a lazy-MDP.
+
+    Args:
+        lazy: The lazy-MDP.
+        tol: Proven sup-norm error asked of `value`.
+        method: `"auto"`, or one of the algorithms listed in this module.
+        max_iterations: Sweeps or rounds after which to give up, with a `NotConverged` warning.
+        progress: Called with the iteration and the error bound reached.
+    """
+    lazy.mdp.check_infinite_horizon()
+    if not tol > 0.0:
+        raise ValueError(f"tol is {tol}, expected a positive number: the error allowed in the values.")
+    if max_iterations < 1:
+        raise ValueError(f"max_iterations is {max_iterations}, expected at least 1.")
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}, expected one of {', '.join(map(repr, METHODS))}.")
+    if method == "auto" and lazy.mdp.gamma == 1.0:
+        method = "policy_iteration"  # without discount a sweep is no contraction
+    search = Search(lazy, tol, max_iterations, progress)
+    return _finish(search, METHODS[method](search))
+
+
+def _finish(search: Search, method: str) -> Solution:
+    """Certifies the values, reads off the policy, and says so if the tolerance was not met."""
+    lazy, mdp, value = search.lazy, search.lazy.mdp, search.value
+    q = np.empty(mdp.n_states * mdp.n_actions)
+    gap = np.empty(mdp.n_states)
+    low, high = over_states(sweeps.action_values, search.rows, value, q, gap)
+    shift, error = search.certificate(low, high, value)
+    if abs(shift) > search.certificate.rounding(value):
+        np.add(value, shift, out=value, where=~mdp.absorbing)
+        over_states(sweeps.action_values, search.rows, value, q, gap)
+    converged = error <= search.tol
+    if not converged:
+        warnings.warn(
+            f"{method} stopped after {search.iterations} iterations with a proven error of {error:.2e}, "
+            f"above tol = {search.tol:.2e}. Allow more with max_iterations, or ask for a larger tol.",
+            NotConverged,
+            stacklevel=3,
+        )
+    control = gap > lazy.eta + 2.0 * mdp.gamma * error
+    control &= ~mdp.absorbing
+    q = q.reshape(mdp.n_states, mdp.n_actions)
+    action = np.where(control, q.argmax(axis=1), lazy.lazy_action)
+    residual = max(-low, high, 0.0)
+    return Solution(value, q, gap, control, action, converged, residual, error, method, search.iterations)

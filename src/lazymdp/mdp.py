@@ -1,0 +1,434 @@
+"""A finite Markov decision process, sparse and checked.
+
+An MDP is `M = (S, A, gamma, r, P, delta_0)` (Sec. 3 of the paper). Whatever form the transitions arrive in, they are
+kept as one sparse matrix `[S*A, S]` whose row `s*A + a` is `P(. | s, a)`; every algorithm of the library reads that one
+form. Nothing is repaired on the way in: a row that does not sum to 1 is an error, not a rounding to be hidden.
+
+Absorbing states loop onto themselves with reward 0 under every action. The agent never takes control there, pays
+nothing there, and they are left out of every minimum, maximum and average over states.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+SUM_TOLERANCE = 1e-8
+"""How far from 1 a row of probabilities may sum; rounding stays far below it, a typing error far above."""
+
+_FORMAT = 1  # of the npz files: raised when a field changes its meaning
+
+
+class MDP:
+    """A finite model: `n_states` states, `n_actions` actions in each, discount `gamma`.
+
+    Args:
+        transitions: `[S, A, S]` array, or a list of A sparse `[S, S]` matrices (one per action), or one sparse
+            `[S*A, S]` matrix whose row `s*A + a` belongs to state `s` and action `a`.
+        rewards: `[S, A]` expected reward of each action.
+        gamma: Discount in `[0, 1]`. With 1, infinite-horizon questions need a model that is sure to be absorbed
+            whatever one does; they say so when they are asked. Finite horizons take any.
+        start: `[S]` distribution of the first state, or one state; by default uniform over the states not absorbing.
+        absorbing: `[S]` bool; by default the states that loop onto themselves with reward 0 under every action.
+        state_names: A name per state, for messages and tables.
+        action_names: A name per action.
+
+    Attributes:
+        transitions: sparse `[S*A, S]`.
+        rewards: `[S, A]`.
+        start: `[S]`.
+        absorbing: `[S]` bool.
+
+    Example:
+        >>> mdp = MDP([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]], [[0.0, 1.0], [0.0, 0.0]], gamma=0.9)
+        >>> mdp
+        MDP(2 states, 2 actions, gamma=0.9, 5 transitions, 1 absorbing, start: state 0)
+    """
+
+    def __init__(
+        self,
+        transitions: ArrayLike | sp.sparray | sp.spmatrix | Sequence[sp.sparray | sp.spmatrix],
+        rewards: ArrayLike,
+        gamma: float,
+        start: ArrayLike | int | None = None,
+        absorbing: ArrayLike | None = None,
+        *,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+    ) -> None:
+        matrix = _as_rows(transitions)
+        self.n_states: int = matrix.shape[1]
+        self.n_actions: int = matrix.shape[0] // self.n_states
+        self.state_names = _names(state_names, self.n_states, "state_names")
+        self.action_names = _names(action_names, self.n_actions, "action_names")
+        self.gamma: float = _discount(gamma)
+        self._check_transitions(matrix)
+        self.transitions: sp.csr_array = matrix
+        self.rewards: NDArray[np.float64] = self._check_rewards(rewards)
+        self.absorbing: NDArray[np.bool_] = self._check_absorbing(absorbing)
+        self.start: NDArray[np.float64] = self._check_start(start)
+        self.max_successors = int(np.diff(matrix.indptr).max())
+        self.max_reward = max(float(self.rewards.max()), -float(self.rewards.min()))
+        for array in (matrix.data, matrix.indices, matrix.indptr, self.rewards, self.absorbing, self.start):
+            array.flags.writeable = False
+
+    # -- reading a model -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_gymnasium(cls, env: gym.Env[Any, Any], gamma: float) -> MDP:
+        """Reads the model of an environment that carries `P`, as toy_text's do (FrozenLake, Taxi, CliffWalking ...).
+
+        `P[s][a]` lists `(probability, next state, reward, terminated)`. Next states that repeat add up. A `terminated`
+        transition ends the episode, so it has to lead to an absorbing state, which the table itself need not offer
+        (CliffWalking's goal goes on). A state that is only ever entered by termination becomes absorbing; where that
+        cannot be (Taxi), one state named "terminal" is added at the end.
+
+        Args:
+            env: The environment; wrappers are looked through.
+            gamma: Discount.
+        """
+        base = env.unwrapped
+        table = getattr(base, "P", None)
+        if table is None:
+            raise ValueError(
+                f"{type(base).__name__} carries no transition table `P`: an exact model cannot be read from it. "
+                "Build an MDP by hand, or learn from samples instead."
+            )
+        n_states = len(table)
+        n_actions = int(getattr(base.action_space, "n", len(table[0])))
+        rows, columns, weights, ends, rewards = _read_table(table, n_states, n_actions)
+        start = getattr(base, "initial_state_distrib", None)
+        starts = np.zeros(n_states) if start is None else np.asarray(start, dtype=float)
+
+        outside = rows // n_actions != columns  # moves between different states
+        entered_alive = np.zeros(n_states, dtype=bool)
+        entered_alive[columns[outside & ~ends]] = True
+        ended_in = np.zeros(n_states, dtype=bool)
+        ended_in[columns[ends]] = True
+        ended_in &= ~entered_alive & (starts == 0)
+        names = getattr(base, "state_names", None)
+        total = n_states
+        stray = ends & ~ended_in[columns]
+        if stray.any():
+            columns = np.where(stray, n_states, columns)
+            total += 1
+            names = None if names is None else [*names, "terminal"]
+            ended_in = np.append(ended_in, True)
+            rewards = np.vstack([rewards, np.zeros((1, n_actions))])
+            start = None if start is None else np.append(starts, 0.0)
+        matrix, rewards = _close(rows, columns, weights, rewards, ended_in, total, n_actions)
+        action_names = getattr(base, "action_names", None)
+        return cls(matrix, rewards, gamma, start, state_names=names, action_names=action_names)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model to `path` as npz (plain arrays, no pickle), in one step: a crash leaves the old file."""
+        target = Path(path)
+        arrays: dict[str, Any] = {
+            "format": _FORMAT,
+            "indptr": self.transitions.indptr,
+            "indices": self.transitions.indices,
+            "data": self.transitions.data,
+            "rewards": self.rewards,
+            "gamma": self.gamma,
+            "start": self.start,
+            "absorbing": self.absorbing,
+        }
+        for key, names in (("state_names", self.state_names), ("action_names", self.action_names)):
+            if names is not None:
+                arrays[key] = np.array(names)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **arrays)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> MDP:
+        """Reads a model written by `save`; everything is checked again, and no pickle is ever read."""
+        try:
+            file = np.load(path, allow_pickle=False)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a model saved by MDP.save: {error}") from error
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError(f"{path} holds a single array, not a model saved by MDP.save (.npz).")
+        with file:
+            needed = {"format", "indptr", "indices", "data", "rewards", "gamma", "start", "absorbing"}
+            if missing := sorted(needed - set(file.files)):
+                raise ValueError(f"{path} lacks {', '.join(missing)}: not a model saved by MDP.save.")
+            if int(file["format"]) != _FORMAT:
+                raise ValueError(f"{path} has format {int(file['format'])}; this version reads format {_FORMAT}.")
+            rewards = file["rewards"]
+            if rewards.ndim != 2:
+                raise ValueError(f"{path}: rewards have shape {rewards.shape}, expected [S, A].")
+            shape = (rewards.size, rewards.shape[0])
+            matrix = sp.csr_array((file["data"], file["indices"], file["indptr"]), shape=shape)
+            names = {key: file[key].tolist() for key in ("state_names", "action_names") if key in file.files}
+            return cls(matrix, rewards, float(file["gamma"]), file["start"], file["absorbing"], **names)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def start_average(self, values: ArrayLike) -> float:
+        """Mean of `values [S]` over the start distribution."""
+        return float(self.start @ np.asarray(values, dtype=float))
+
+    def state_average(self, values: ArrayLike) -> float:
+        """Mean of `values [S]` over the states that are not absorbing (0 if there is none)."""
+        alive = np.asarray(values, dtype=float)[~self.absorbing]
+        return float(alive.mean()) if alive.size else 0.0
+
+    def describe_state(self, state: int) -> str:
+        """The state's number, and its name where it has one."""
+        return f"state {state}" if self.state_names is None else f"state {state} {self.state_names[state]}"
+
+    def describe_action(self, action: int) -> str:
+        """The action's number, and its name where it has one."""
+        return f"action {action}" if self.action_names is None else f"action {action} {self.action_names[action]}"
+
+    def can_live_forever(self) -> NDArray[np.int64]:
+        """The states from which some policy is never absorbed: where they exist, gamma = 1 makes no sense.
+
+        They form the largest set with, in each of its states, an action that stays inside. Found by peeling: a
+        state goes once every action of it can leave; each transition is looked at once.
+        """
+        alive = ~self.absorbing
+        into = self.transitions.tocsc()
+        leaky = np.zeros(self.n_states * self.n_actions, dtype=bool)
+        leaks = np.zeros(self.n_states, dtype=np.int64)
+        gone = np.flatnonzero(self.absorbing)
+        while gone.size:
+            rows = np.unique(into[:, gone].indices)
+            rows = rows[~leaky[rows]]
+            leaky[rows] = True
+            np.add.at(leaks, rows // self.n_actions, 1)
+            touched = np.unique(rows // self.n_actions)
+            gone = touched[alive[touched] & (leaks[touched] == self.n_actions)]
+            alive[gone] = False
+        return np.flatnonzero(alive)
+
+    def check_infinite_horizon(self) -> None:
+        """Raises where gamma is 1 and some policy is never absorbed: its value would not be finite."""
+        if self.gamma < 1.0:
+            return
+        stuck = self.can_live_forever()
+        if stuck.size:
+            listed = ", ".join(self.describe_state(int(s)) for s in stuck[:5]) + (" ..." if stuck.size > 5 else "")
+            raise ValueError(
+                f"gamma = 1 needs certain absorption, but from {stuck.size} of {self.n_states} states some policy is "
+                f"never absorbed: {listed}. Use gamma < 1, or a finite horizon (`solve(..., horizon=H)`)."
+            )
+
+    def __repr__(self) -> str:
+        first = np.flatnonzero(self.start)
+        start = self.describe_state(int(first[0])) if first.size == 1 else f"spread over {first.size} states"
+        return (
+            f"MDP({self.n_states} states, {self.n_actions} actions, gamma={self.gamma:g}, "
+            f"{self.transitions.nnz} transitions, {int(self.absorbing.sum())} absorbing, start: {start})"
+        )
+
+    # -- checks on the way in ------------------------------------------------------------------------------------
+
+    def _place(self, row: int) -> str:
+        state, action = divmod(int(row), self.n_actions)
+        return f"{self.describe_state(state)}, {self.describe_action(action)}"
+
+    def _check_transitions(self, matrix: sp.csr_array) -> None:
+        for bad, what in ((~np.isfinite(matrix.data), "is not a number"), (matrix.data < 0.0, "is negative")):
+            if bad.any():
+                entry = int(np.argmax(bad))
+                row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+                raise ValueError(
+                    f"transitions of {self._place(row)} to state {matrix.indices[entry]}: "
+                    f"probability {matrix.data[entry]} {what}."
+                )
+        sums = matrix @ np.ones(self.n_states)
+        sums -= 1.0
+        np.abs(sums, out=sums)
+        self.row_defect = float(sums.max())
+        if self.row_defect > SUM_TOLERANCE:
+            row = int(np.argmax(sums > SUM_TOLERANCE))
+            found = float(matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]].sum())
+            raise ValueError(
+                f"transitions of {self._place(row)} sum to {found!r}, not 1. "
+                "Nothing is renormalised for you: correct the row, or divide it by its sum if that is what you mean."
+            )
+
+    def _check_rewards(self, rewards: ArrayLike) -> NDArray[np.float64]:
+        array = np.ascontiguousarray(rewards, dtype=np.float64).view()
+        if array.shape != (self.n_states, self.n_actions):
+            raise ValueError(
+                f"rewards have shape {array.shape}, expected [S, A] = ({self.n_states}, {self.n_actions}): "
+                "the expected reward of each action in each state."
+            )
+        if not np.isfinite(array).all():
+            row = int(np.argmax(~np.isfinite(array)))
+            raise ValueError(f"reward of {self._place(row)} is {array.flat[row]}, expected a finite number.")
+        return array
+
+    def _check_absorbing(self, absorbing: ArrayLike | None) -> NDArray[np.bool_]:
+        loops = np.ones(self.n_states, dtype=bool)
+        states = np.arange(self.n_states)
+        for action in range(self.n_actions):  # one action at a time keeps the temporaries small
+            begin = self.transitions.indptr[action : -1 : self.n_actions]
+            end = self.transitions.indptr[action + 1 :: self.n_actions]
+            loops &= (end - begin == 1) & (self.transitions.indices[begin] == states)
+            loops &= self.rewards[:, action] == 0.0
+        if absorbing is None:
+            return loops
+        mask = np.asarray(absorbing)
+        if mask.shape != (self.n_states,) or mask.dtype != np.bool_:
+            raise ValueError(
+                f"absorbing has shape {mask.shape} and type {mask.dtype}, expected one bool per state, [{self.n_states}]."
+            )
+        if (mask & ~loops).any():
+            state = int(np.argmax(mask & ~loops))
+            action = self._first_leaving_action(state)
+            raise ValueError(
+                f"{self.describe_state(state)} is declared absorbing, but {self.describe_action(action)} leaves it or "
+                f"pays {self.rewards[state, action]:g}: an absorbing state loops onto itself with reward 0."
+            )
+        return mask.copy()
+
+    def _first_leaving_action(self, state: int) -> int:
+        for action in range(self.n_actions):
+            row = state * self.n_actions + action
+            begin, end = self.transitions.indptr[row], self.transitions.indptr[row + 1]
+            if list(self.transitions.indices[begin:end]) != [state] or self.rewards[state, action] != 0.0:
+                return action
+        raise AssertionError(f"state {state} loops under every action")
+
+    def _check_start(self, start: ArrayLike | int | None) -> NDArray[np.float64]:
+        if start is None:
+            alive = ~self.absorbing if not self.absorbing.all() else self.absorbing
+            return alive / alive.sum()
+        if isinstance(start, int | np.integer) and not isinstance(start, bool):
+            if not 0 <= start < self.n_states:
+                raise ValueError(f"start is state {start}, expected 0 to {self.n_states - 1}.")
+            return np.eye(1, self.n_states, int(start)).ravel()
+        array = np.array(start, dtype=np.float64)
+        if array.shape != (self.n_states,):
+            raise ValueError(f"start has shape {array.shape}, expected a distribution over states, [{self.n_states}].")
+        bad = ~np.isfinite(array) | (array < 0.0)
+        if bad.any():
+            state = int(np.argmax(bad))
+            raise ValueError(f"start gives {self.describe_state(state)} probability {array[state]}.")
+        if abs(array.sum() - 1.0) > SUM_TOLERANCE:
+            raise ValueError(f"start sums to {float(array.sum())!r}, not 1.")
+        return array
+
+
+def _discount(gamma: float) -> float:
+    value = float(gamma)
+    if not 0.0 <= value <= 1.0:  # also catches nan
+        raise ValueError(f"gamma is {value}, expected a number in [0, 1).")
+    return value
+
+
+def _names(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if len(names) != count:
+        raise ValueError(f"{what} has {len(names)} names, expected {count}.")
+    return tuple(str(name) for name in names)
+
+
+def _as_rows(transitions: Any) -> sp.csr_array:
+    """Any of the three forms as one canonical sparse `[S*A, S]`; arrays that fit are shared, not copied."""
+    if sp.issparse(transitions):
+        matrix = transitions
+    elif isinstance(transitions, list | tuple) and len(transitions) and sp.issparse(transitions[0]):
+        matrix = _interleave(transitions)
+    else:
+        array = np.asarray(transitions, dtype=np.float64)
+        if array.ndim != 3 or array.shape[0] != array.shape[2]:
+            raise ValueError(
+                f"transitions have shape {array.shape}, expected [S, A, S], a list of A sparse [S, S], "
+                "or one sparse [S*A, S]."
+            )
+        matrix = array.reshape(-1, array.shape[2])
+    n_rows, n_states = matrix.shape
+    if n_states == 0 or n_rows == 0 or n_rows % n_states:
+        raise ValueError(
+            f"transitions have {n_rows} rows and {n_states} columns; expected S*A rows (row s*A + a) and S columns."
+        )
+    given = sp.csr_array(matrix, dtype=np.float64)
+    # Views: our arrays become read-only, the caller's stay as they are.
+    rows = sp.csr_array((given.data.view(), given.indices.view(), given.indptr.view()), shape=given.shape)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    if rows.data.size and not np.all(rows.data):
+        rows = rows.copy()
+        rows.eliminate_zeros()
+    if rows.indices.dtype != np.int32 and max(rows.nnz, n_rows) < np.iinfo(np.int32).max:
+        rows = sp.csr_array((rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int32)), shape=rows.shape)
+    return rows
+
+
+def _interleave(matrices: Sequence[Any]) -> sp.csr_array:
+    n_states = matrices[0].shape[1]
+    for action, matrix in enumerate(matrices):
+        if matrix.shape != (n_states, n_states):
+            raise ValueError(
+                f"transitions of action {action} have shape {matrix.shape}, expected [S, S] = ({n_states}, {n_states})."
+            )
+    stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in matrices]))
+    order = np.arange(n_states * len(matrices)).reshape(len(matrices), n_states).T.ravel()
+    return stacked[order]
+
+
+def _read_table(
+    table: Any, n_states: int, n_actions: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
+    """The entries of a toy_text table: row, next state, probability and `terminated` each, and mean rewards [S, A]."""
+    rows, columns, weights, ends = [], [], [], []
+    rewards = np.zeros((n_states, n_actions))
+    for state in range(n_states):
+        for action in range(n_actions):
+            try:
+                entries = table[state][action]
+            except (KeyError, IndexError) as error:
+                raise ValueError(f"the table `P` has no entry for state {state}, action {action}.") from error
+            for probability, following, reward, terminated in entries:
+                if not 0 <= int(following) < n_states:
+                    raise ValueError(
+                        f"the table `P` leads from state {state}, action {action} to state {following}, "
+                        f"but there are only {n_states} states."
+                    )
+                rows.append(state * n_actions + action)
+                columns.append(int(following))
+                weights.append(float(probability))
+                ends.append(bool(terminated))
+                rewards[state, action] += float(probability) * float(reward)
+    return np.array(rows), np.array(columns), np.array(weights), np.array(ends), rewards
+
+
+def _close(
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    rewards: NDArray[np.float64],
+    ended_in: NDArray[np.bool_],
+    n_states: int,
+    n_actions: int,
+) -> tuple[sp.csr_array, NDArray[np.float64]]:
+    """Replaces the rows of the states in `ended_in` by loops with reward 0."""
+    kept = ~ended_in[rows // n_actions]
+    closed = np.flatnonzero(ended_in)
+    loops = (closed[:, None] * n_actions + np.arange(n_actions)).ravel()
+    entries = np.concatenate([weights[kept], np.ones(loops.size)])
+    place = (np.concatenate([rows[kept], loops]), np.concatenate([columns[kept], np.repeat(closed, n_actions)]))
+    matrix = sp.csr_array(sp.coo_array((entries, place), shape=(n_states * n_actions, n_states)))
+    return matrix, np.where(ended_in[:, None], 0.0, rewards)
