@@ -1,7 +1,5 @@
 """The two grid worlds: Gymnasium's rules, the paper's rules, and what happens to bad maps."""
 
-# ruff: noqa: D103 (a test's name says what it is about)
-
 import re
 import warnings
 from typing import Any
@@ -160,10 +158,7 @@ def test_terminal_states_absorb(env: GridWorld) -> None:
 
 def non_absorbing(env: GridWorld) -> int:
     """How many states do not loop onto themselves under every action."""
-    return sum(
-        any(outcome[1] != state for [outcome] in actions.values())
-        for state, actions in env.P.items()
-    )
+    return sum(any(outcome[1] != state for [outcome] in actions.values()) for state, actions in env.P.items())
 
 
 def test_number_of_states() -> None:
@@ -289,9 +284,7 @@ def test_text_and_rows_give_the_same_map() -> None:
         (KeyDoorTreasure, {"render_mode": "human"}, "received 'human'"),
     ],
 )
-def test_bad_arguments_are_explained(
-    world: type[GridWorld], kwargs: dict[str, Any], message: str
-) -> None:
+def test_bad_arguments_are_explained(world: type[GridWorld], kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:
         world(**kwargs)
     text = str(error.value)

@@ -1,0 +1,57 @@
+"""lazymdp tells you *when to act*.
+
+A lazy-MDP takes a decision problem, adds one action, *lazy*, that hands the step to a default policy, and charges a
+price eta whenever the agent acts itself. The optimal agent takes control only where it pays.
+"""
+
+from typing import Any
+
+from lazymdp import envs as envs
+from lazymdp.exact import policies as policies
+from lazymdp.exact.bounds import EtaMinTheorem, eta_max, eta_min, eta_min_theorem
+from lazymdp.exact.evaluation import Evaluation, evaluate, steps_to_absorption
+from lazymdp.exact.horizon import HorizonSolution
+from lazymdp.exact.path import BudgetedPolicy, EtaPath, eta_path
+from lazymdp.exact.solution import NotConverged, Solution, solve
+from lazymdp.lazy import LazyMDP, lazy_gap
+from lazymdp.mdp import MDP
+from lazymdp.measure.frequency import LazyFrequency, lazy_frequency
+from lazymdp.measure.importance import action_gap, importance_advice
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MDP",
+    "BudgetedPolicy",
+    "EtaMinTheorem",
+    "EtaPath",
+    "Evaluation",
+    "HorizonSolution",
+    "LazyFrequency",
+    "LazyMDP",
+    "NotConverged",
+    "Solution",
+    "action_gap",
+    "envs",
+    "eta_max",
+    "eta_min",
+    "eta_min_theorem",
+    "eta_path",
+    "evaluate",
+    "importance_advice",
+    "lazy_frequency",
+    "lazy_gap",
+    "policies",
+    "show",
+    "solve",
+    "steps_to_absorption",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads `lazymdp.show` on first use, so that importing the library does not import matplotlib."""
+    if name == "show":
+        import importlib
+
+        return importlib.import_module("lazymdp.show")
+    raise AttributeError(f"module 'lazymdp' has no attribute {name!r}")

@@ -1,7 +1,8 @@
 """The lazy-MDP: one more action, *lazy*, that hands the step to a default policy; taking control costs `eta`.
 
-Sections 3 and 4 of the paper. With `q [S, A]` the value of taking control with each action (`Q_{\\ a-bar}`, which
-includes the `-eta` paid now), everything else follows and no transition row of the lazy action is ever needed:
+Sections 3 and 4 of the paper. With `q [S, A]` the value of taking control with each action (the paper's Q without
+a-bar, which includes the `-eta` paid now), everything else follows and no transition row of the lazy action is ever
+needed:
 
 * being lazy is worth `q . default + eta` (Property 2);
 * the *lazy-gap* is `G = max_a q - q . default`;
@@ -78,7 +79,7 @@ class LazyMDP:
         return check_policy(self.mdp, given, self.lazy_action + 1, "policy_plus")
 
     def to_mdp(self) -> MDP:
-        """The explicit model with A + 1 actions, the lazy one last (Eqs. of Sec. 3); absorbing states stay uncharged."""
+        """The explicit model with A + 1 actions, the lazy one last (Sec. 3); absorbing states stay uncharged."""
         mdp, default = self.mdp, self.default_policy
         n_states, n_actions = mdp.n_states, mdp.n_actions
         rows = np.arange(n_states * n_actions)

@@ -20,6 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp.tables import read_table
+
 if TYPE_CHECKING:
     import gymnasium as gym
 
@@ -97,38 +99,15 @@ class MDP:
             env: The environment; wrappers are looked through.
             gamma: Discount.
         """
-        base = env.unwrapped
-        table = getattr(base, "P", None)
-        if table is None:
-            raise ValueError(
-                f"{type(base).__name__} carries no transition table `P`: an exact model cannot be read from it. "
-                "Build an MDP by hand, or learn from samples instead."
-            )
-        n_states = len(table)
-        n_actions = int(getattr(base.action_space, "n", len(table[0])))
-        rows, columns, weights, ends, rewards = _read_table(table, n_states, n_actions)
-        start = getattr(base, "initial_state_distrib", None)
-        starts = np.zeros(n_states) if start is None else np.asarray(start, dtype=float)
-
-        outside = rows // n_actions != columns  # moves between different states
-        entered_alive = np.zeros(n_states, dtype=bool)
-        entered_alive[columns[outside & ~ends]] = True
-        ended_in = np.zeros(n_states, dtype=bool)
-        ended_in[columns[ends]] = True
-        ended_in &= ~entered_alive & (starts == 0)
-        names = getattr(base, "state_names", None)
-        total = n_states
-        stray = ends & ~ended_in[columns]
-        if stray.any():
-            columns = np.where(stray, n_states, columns)
-            total += 1
-            names = None if names is None else [*names, "terminal"]
-            ended_in = np.append(ended_in, True)
-            rewards = np.vstack([rewards, np.zeros((1, n_actions))])
-            start = None if start is None else np.append(starts, 0.0)
-        matrix, rewards = _close(rows, columns, weights, rewards, ended_in, total, n_actions)
-        action_names = getattr(base, "action_names", None)
-        return cls(matrix, rewards, gamma, start, state_names=names, action_names=action_names)
+        table = read_table(env.unwrapped)
+        return cls(
+            table.transitions,
+            table.rewards,
+            gamma,
+            table.start,
+            state_names=table.state_names,
+            action_names=table.action_names,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to `path` as npz (plain arrays, no pickle), in one step: a crash leaves the old file."""
@@ -290,7 +269,8 @@ class MDP:
         mask = np.asarray(absorbing)
         if mask.shape != (self.n_states,) or mask.dtype != np.bool_:
             raise ValueError(
-                f"absorbing has shape {mask.shape} and type {mask.dtype}, expected one bool per state, [{self.n_states}]."
+                f"absorbing has shape {mask.shape} and type {mask.dtype}, expected one bool for each of the "
+                f"{self.n_states} states."
             )
         if (mask & ~loops).any():
             state = int(np.argmax(mask & ~loops))
@@ -387,48 +367,3 @@ def _interleave(matrices: Sequence[Any]) -> sp.csr_array:
     stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in matrices]))
     order = np.arange(n_states * len(matrices)).reshape(len(matrices), n_states).T.ravel()
     return stacked[order]
-
-
-def _read_table(
-    table: Any, n_states: int, n_actions: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
-    """The entries of a toy_text table: row, next state, probability and `terminated` each, and mean rewards [S, A]."""
-    rows, columns, weights, ends = [], [], [], []
-    rewards = np.zeros((n_states, n_actions))
-    for state in range(n_states):
-        for action in range(n_actions):
-            try:
-                entries = table[state][action]
-            except (KeyError, IndexError) as error:
-                raise ValueError(f"the table `P` has no entry for state {state}, action {action}.") from error
-            for probability, following, reward, terminated in entries:
-                if not 0 <= int(following) < n_states:
-                    raise ValueError(
-                        f"the table `P` leads from state {state}, action {action} to state {following}, "
-                        f"but there are only {n_states} states."
-                    )
-                rows.append(state * n_actions + action)
-                columns.append(int(following))
-                weights.append(float(probability))
-                ends.append(bool(terminated))
-                rewards[state, action] += float(probability) * float(reward)
-    return np.array(rows), np.array(columns), np.array(weights), np.array(ends), rewards
-
-
-def _close(
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    rewards: NDArray[np.float64],
-    ended_in: NDArray[np.bool_],
-    n_states: int,
-    n_actions: int,
-) -> tuple[sp.csr_array, NDArray[np.float64]]:
-    """Replaces the rows of the states in `ended_in` by loops with reward 0."""
-    kept = ~ended_in[rows // n_actions]
-    closed = np.flatnonzero(ended_in)
-    loops = (closed[:, None] * n_actions + np.arange(n_actions)).ravel()
-    entries = np.concatenate([weights[kept], np.ones(loops.size)])
-    place = (np.concatenate([rows[kept], loops]), np.concatenate([columns[kept], np.repeat(closed, n_actions)]))
-    matrix = sp.csr_array(sp.coo_array((entries, place), shape=(n_states * n_actions, n_states)))
-    return matrix, np.where(ended_in[:, None], 0.0, rewards)

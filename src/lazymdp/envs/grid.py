@@ -40,9 +40,7 @@ def read_layout(layout: str | Sequence[str], tiles: Mapping[str, "Tile"]) -> Lay
     elif isinstance(layout, Sequence) and all(isinstance(row, str) for row in layout):
         rows = tuple(layout)
     else:
-        raise TypeError(
-            f"layout must be a string or a sequence of strings, one per row; received {layout!r}"
-        )
+        raise TypeError(f"layout must be a string or a sequence of strings, one per row; received {layout!r}")
     if not any(rows):
         raise ValueError(f"layout is empty: it needs at least one row; received {layout!r}")
     for row, characters in enumerate(rows):
@@ -145,8 +143,7 @@ class GridWorld(gym.Env[int, int]):
         """
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(
-                f"render_mode must be None or one of {self.metadata['render_modes']}; "
-                f"received {render_mode!r}"
+                f"render_mode must be None or one of {self.metadata['render_modes']}; received {render_mode!r}"
             )
         self.render_mode = render_mode
         self.layout = layout
@@ -161,19 +158,14 @@ class GridWorld(gym.Env[int, int]):
         self.action_space = gym.spaces.Discrete(n_actions)  # type: ignore[assignment]
         rewards = [entering_rewards.get(layout[row][column]) for row, column in cells]
         self.P: dict[int, dict[int, list[Outcome]]] = {
-            state: {
-                action: [_outcome(state, int(successors[state, action]), rewards)]
-                for action in range(n_actions)
-            }
+            state: {action: [_outcome(state, int(successors[state, action]), rewards)] for action in range(n_actions)}
             for state in range(n_states)
         }
         self.s = [layout[row][column] for row, column in cells].index("S")
         self.initial_state_distrib = np.zeros(n_states)
         self.initial_state_distrib[self.s] = 1.0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Starts an episode in a state sampled from `initial_state_distrib`; has no options."""
         super().reset(seed=seed)
         distribution = self.initial_state_distrib
@@ -268,7 +260,7 @@ def disc(x: float, y: float, radius: float) -> Mask:
 
 def box(left: float, top: float, right: float, bottom: float) -> Mask:
     """An upright rectangle, in the coordinates of `disc`."""
-    inside: Mask = (left <= _X) & (_X < right) & (top <= _Y) & (_Y < bottom)
+    inside: Mask = (left <= _X) & (right > _X) & (top <= _Y) & (bottom > _Y)
     return inside
 
 
@@ -285,9 +277,7 @@ def wave(y: float, height: float, thickness: float) -> Mask:
     return inside
 
 
-START_TILE = Tile(
-    "start", layers=((box(0.2, 0.2, 0.8, 0.8) & ~box(0.26, 0.26, 0.74, 0.74), (176, 170, 160)),)
-)
+START_TILE = Tile("start", layers=((box(0.2, 0.2, 0.8, 0.8) & ~box(0.26, 0.26, 0.74, 0.74), (176, 170, 160)),))
 AGENT: tuple[Layer, ...] = (
     (disc(0.516, 0.516, 0.39), INK),
     (disc(0.516, 0.516, 0.35), (238, 110, 44)),
@@ -297,9 +287,7 @@ AGENT: tuple[Layer, ...] = (
 def draw_map(layout: Sequence[str], tiles: Mapping[str, Tile]) -> NDArray[np.uint8]:
     """The map as pixels, uint8 [CELL * rows, CELL * columns, 3]."""
     cells = {character: _draw_cell(tiles[character]) for character in set("".join(layout))}
-    picture = np.concatenate(
-        [np.concatenate([cells[character] for character in row], axis=1) for row in layout]
-    )
+    picture = np.concatenate([np.concatenate([cells[character] for character in row], axis=1) for row in layout])
     picture[-1] *= _LINE_SHADE
     picture[:-1, -1] *= _LINE_SHADE
     pixels: NDArray[np.uint8] = np.rint(picture).astype(np.uint8)

@@ -30,9 +30,7 @@ def _key_mask(x: float, y: float, length: float) -> grid.Mask:
     """A key around (x, y), its bow to the left."""
 
     def part(left: float, top: float, right: float, bottom: float) -> grid.Mask:
-        return grid.box(
-            x + left * length, y + top * length, x + right * length, y + bottom * length
-        )
+        return grid.box(x + left * length, y + top * length, x + right * length, y + bottom * length)
 
     bow = grid.disc(x - 0.27 * length, y, 0.23 * length)
     hole = grid.disc(x - 0.27 * length, y, 0.11 * length)
@@ -244,15 +242,10 @@ def _check_things(layout: grid.Layout, apple: bool) -> None:
             "put one 'K' on a cell, or replace the door by floor '.' or wall '#'"
         )
     if apple and not grid.find(layout, "A"):
-        raise ValueError(
-            "apple=True, but layout has no apple: put an 'A' on at least one cell, or give "
-            "apple=False"
-        )
+        raise ValueError("apple=True, but layout has no apple: put an 'A' on at least one cell, or give apple=False")
 
 
-def _successors(
-    layout: grid.Layout, cells: NDArray[np.int64], has_key: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def _successors(layout: grid.Layout, cells: NDArray[np.int64], has_key: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The state each move leads to, [S, A]."""
     states = {
         (int(row), int(column), bool(key)): state
@@ -265,6 +258,4 @@ def _successors(
             row, column = ahead
         return states[row, column, key or layout[row][column] == "K"]
 
-    return np.array(
-        [[successor(*at, action) for action in range(len(grid.ACTION_NAMES))] for at in states]
-    )
+    return np.array([[successor(*at, action) for action in range(len(grid.ACTION_NAMES))] for at in states])

@@ -30,9 +30,7 @@ _TILES = {
         (
             (grid.box(0, 0.12, 1, 0.9), grid.PLANK),
             (
-                np.logical_or.reduce(
-                    [grid.box(x, 0.12, x + 0.03, 0.9) for x in (0.2, 0.4, 0.6, 0.8)]
-                ),
+                np.logical_or.reduce([grid.box(x, 0.12, x + 0.03, 0.9) for x in (0.2, 0.4, 0.6, 0.8)]),
                 (176, 142, 98),
             ),
             (grid.box(0, 0.12, 1, 0.21) | grid.box(0, 0.81, 1, 0.9), _RAIL),
@@ -121,9 +119,7 @@ class RiversAndBridges(grid.GridWorld):
       and chosen to have the properties that the paper states.
     """
 
-    def __init__(
-        self, layout: str | Sequence[str] | None = None, render_mode: str | None = None
-    ) -> None:
+    def __init__(self, layout: str | Sequence[str] | None = None, render_mode: str | None = None) -> None:
         """Reads the map and builds the model; the class describes the arguments."""
         rows = grid.read_layout(_LAYOUT if layout is None else layout, _TILES)
         if not grid.find(rows, "G"):
@@ -146,9 +142,7 @@ def _successors(layout: grid.Layout) -> NDArray[np.int64]:
     return np.array(
         [
             [
-                np.ravel_multi_index(
-                    grid.neighbour(layout, row, column, action), (n_rows, n_columns)
-                )
+                np.ravel_multi_index(grid.neighbour(layout, row, column, action), (n_rows, n_columns))
                 for action in range(len(grid.ACTION_NAMES))
             ]
             for row in range(n_rows)

@@ -70,7 +70,8 @@ class ActiveSet:
         self._where[states] = np.arange(states.size, dtype=np.int32)
         system = _local_system(self.rows, self.value, states, self._where)
         self._where[states] = -1
-        correction, done = bicgstab(*system, forcing, 0.1 * theta, max_iterations)
+        ends, columns, weights, change = system
+        correction, done = bicgstab(ends, columns, weights, change, forcing, 0.1 * theta, max_iterations)
         if not done:
             return False
         self._clock += 1
@@ -220,11 +221,11 @@ def _precondition(ends: Any, columns: Any, weights: Any, x: Any, out: Any) -> No
             total += weights[j] * out[np.uint32(columns[j])]
         out[i] = x[i] + total
     for k in range(n):
-        i = n - _ONE - k
+        back = n - _ONE - k
         total = 0.0
-        for j in range(np.uint64(ends[i]), np.uint64(ends[i + _ONE])):
+        for j in range(np.uint64(ends[back]), np.uint64(ends[back + _ONE])):
             total += weights[j] * out[np.uint32(columns[j])]
-        out[i] = x[i] + total
+        out[back] = x[back] + total
 
 
 @numba.njit(cache=True, nogil=True)
@@ -275,9 +276,7 @@ def bicgstab(
 
 
 @numba.njit(cache=True, nogil=True)
-def _apply(
-    value: Any, states: Any, correction: Any, moved: Any, drift: Any, clock: int, theta: float
-) -> None:
+def _apply(value: Any, states: Any, correction: Any, moved: Any, drift: Any, clock: int, theta: float) -> None:
     """Adds the correction and announces the blocks it moved."""
     for i in range(states.size):
         state = states[i]

@@ -1,8 +1,8 @@
 """How far values can be from the optimum: a bound that is proven, not hoped for.
 
-Let `v` be any values and `low <= T v - v <= high` on the states that are not absorbing, where `T` is the
-operator of Sec. 4.3. If rows sum to at most `rho` (1 up to rounding), then `T(v + c) <= T v + gamma rho c` for `c >= 0`, so
-that `v + c` with `c = high / (1 - gamma rho)` is mapped below itself and lies above the fixed point; from below likewise:
+Let `v` be any values and `low <= T v - v <= high` on the states that are not absorbing, where `T` is the operator of
+Sec. 4.3. If rows sum to at most `rho` (1 up to rounding), then `T(v + c) <= T v + gamma rho c` for `c >= 0`. So `v + c`
+with `c = high / (1 - gamma rho)` is mapped below itself, and lies above the fixed point; from below likewise:
 
     v + low / (1 - gamma rho)  <=  V*  <=  v + high / (1 - gamma rho)        for low <= 0 <= high.
 

@@ -103,6 +103,15 @@ def policy_values(mdp: MDP, policy: NDArray[np.float64], rewards: NDArray[np.flo
     return values
 
 
+def policy_line(mdp: MDP, default_policy: NDArray[np.float64], action: NDArray[np.int64]) -> NDArray[np.float64]:
+    """`[2, S]` the values `V` and `K` of the policy that takes `action [S]`, `A` being lazy."""
+    control = (action < mdp.n_actions) & ~mdp.absorbing
+    policy = default_policy.copy()
+    policy[control] = np.eye(mdp.n_actions)[action[control]]
+    rewards = np.einsum("sa,sa->s", policy, mdp.rewards)
+    return policy_values(mdp, policy, np.stack([rewards, control.astype(float)]))
+
+
 def solve_linear(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     """Solves `(I - step) x = b` for each row `b` of `rewards [k, n]`, to rounding.
 

@@ -1,20 +1,27 @@
 """Optimal solutions of a lazy-MDP.
 
-The algorithms, each with the error bound of `certificate`: `"value_iteration"` sweeps; `"modified_policy_iteration"` sweeps mostly under fixed choices;
-`"gauss_seidel"` sweeps only where something moves; `"local_policy_iteration"` adds linear solves on those states;
-`"policy_iteration"` solves a linear system per policy, exactly. `"auto"` looks at a few sweeps: where differences die out
-quickly it takes the second, else the fourth.
+Every algorithm stops on the proven error bound of `certificate`:
+
+* `"value_iteration"` sweeps over all states;
+* `"modified_policy_iteration"` sweeps mostly under fixed choices, which is cheaper;
+* `"gauss_seidel"` sweeps in place, only where something still moves;
+* `"local_policy_iteration"` adds linear solves on those states;
+* `"policy_iteration"` solves a linear system per policy: exact to rounding;
+* `"auto"` looks at a few sweeps. Where differences between states die out quickly it goes on with modified policy
+  iteration, else with local policy iteration.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp.exact import sweeps
+from lazymdp.exact.horizon import HorizonSolution, solve_horizon
 from lazymdp.exact.methods import METHODS, Progress, Search
 from lazymdp.exact.sweeps import over_states
 from lazymdp.lazy import LazyMDP
@@ -32,8 +39,8 @@ class Solution:
         value: `[S]` optimal value `V_+*`, price included; 0 in absorbing states.
         q: `[S, A]` value of taking control with each action, the price `-eta` paid now included.
         lazy_gap: `[S]` `max_a q - q . default`.
-        control: `[S]` bool, where the agent takes control: where the gap is *proven* larger than eta. A tie is lazy, and
-            so is what cannot be told from a tie within the error bound.
+        control: `[S]` bool, where the agent takes control: where the gap is *proven* larger than eta. A tie is lazy,
+            and so is what cannot be told from a tie within the error bound.
         action: `[S]` int, what the agent does; `A` is lazy.
         converged: Whether `error_bound <= tol`.
         residual: Largest `|T v - v|` of the values the bound was computed from.
@@ -66,6 +73,18 @@ class Solution:
         )
 
 
+@overload
+def solve(
+    lazy: LazyMDP,
+    tol: float = ...,
+    *,
+    method: str = ...,
+    max_iterations: int = ...,
+    progress: Progress | None = ...,
+    horizon: None = ...,
+) -> Solution: ...
+@overload
+def solve(lazy: LazyMDP, *, horizon: int) -> HorizonSolution: ...
 def solve(
     lazy: LazyMDP,
     tol: float = 1e-8,
@@ -73,8 +92,9 @@ def solve(
     method: str = "auto",
     max_iterations: int = 100_000,
     progress: Progress | None = None,
-) -> Solution:
-    """Solves a lazy-MDP.
+    horizon: int | None = None,
+) -> Solution | HorizonSolution:
+    """Solves a lazy-MDP, over an infinite horizon or over `horizon` steps.
 
     Args:
         lazy: The lazy-MDP.
@@ -82,7 +102,11 @@ def solve(
         method: `"auto"`, or one of the algorithms listed in this module.
         max_iterations: Sweeps or rounds after which to give up, with a `NotConverged` warning.
         progress: Called with the iteration and the error bound reached.
+        horizon: Number of steps. Backward induction needs no tolerance, method or iterations: the other arguments
+            are for the infinite horizon, and gamma may be 1 for any model.
     """
+    if horizon is not None:
+        return solve_horizon(lazy, horizon)
     lazy.mdp.check_infinite_horizon()
     if not tol > 0.0:
         raise ValueError(f"tol is {tol}, expected a positive number: the error allowed in the values.")
@@ -116,7 +140,7 @@ def _finish(search: Search, method: str) -> Solution:
         )
     control = gap > lazy.eta + 2.0 * mdp.gamma * error
     control &= ~mdp.absorbing
-    q = q.reshape(mdp.n_states, mdp.n_actions)
-    action = np.where(control, q.argmax(axis=1), lazy.lazy_action)
+    by_action = q.reshape(mdp.n_states, mdp.n_actions)
+    action = np.where(control, by_action.argmax(axis=1), lazy.lazy_action)
     residual = max(-low, high, 0.0)
-    return Solution(value, q, gap, control, action, converged, residual, error, method, search.iterations)
+    return Solution(value, by_action, gap, control, action, converged, residual, error, method, search.iterations)

@@ -2,7 +2,8 @@
 
 All of them read a `Rows`, the flat view of a lazy-MDP, and apply the operator of Sec. 4.3 in value form,
 
-    (T v)(s) = max( max_a x(s, a) - eta,  sum_a default(a|s) x(s, a) ),   x(s, a) = r(s, a) + gamma sum_s' P(s'|s, a) v(s'),
+    (T v)(s) = max( max_a x(s, a) - eta,  sum_a default(a|s) x(s, a) ),
+    x(s, a) = r(s, a) + gamma sum_s' P(s'|s, a) v(s'),
 
 so that the lazy action costs no transitions of its own. Indices are unsigned on purpose: with signed ones the compiler
 has to allow for negative indices at every access, which makes a sweep twice as slow.

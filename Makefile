@@ -1,0 +1,46 @@
+# The README's two commands are `make demo` and `make test`; both need only Python 3.11 or newer and pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# pip's own warnings about this machine's package sources are not ours to show.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: demo test lint types pytest format bench clean
+
+demo: $(VENV)/core
+	$(BIN)/python examples/two_worlds.py demo
+
+test: lint types pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+pytest: $(VENV)/dev
+	$(BIN)/pytest -n 2
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Compares speed with other libraries, in an environment of its own (benchmarks/.venv).
+bench:
+	$(PYTHON) benchmarks/exact.py
+	$(PYTHON) benchmarks/path.py
+
+clean:
+	rm -rf $(VENV) benchmarks/.venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -e .
+	touch $@
+
+$(VENV)/dev: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -e '.[dev]'
+	touch $@ $(VENV)/core

@@ -1,0 +1,101 @@
+"""A path of any size whose values are certified within a tolerance.
+
+`V*(s; eta)` is convex in the price for every state. A policy that is optimal at one price gives a line below it
+everywhere, and two prices solved give a chord above it between them. Where the two are further apart than the tolerance
+in any state, the price at which the two policies' lines meet is solved too, and both halves are looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.exact import sweeps
+from lazymdp.exact.bounds import eta_max
+from lazymdp.exact.certificate import Certificate
+from lazymdp.exact.evaluation import policy_line
+from lazymdp.exact.parametric import Progress, Trace
+from lazymdp.exact.solution import solve
+from lazymdp.exact.sweeps import over_states, rows_of
+from lazymdp.lazy import LazyMDP
+
+
+class _Point(NamedTuple):
+    """A price, a policy optimal there up to `error`, and that policy's line `value - eta * controls`."""
+
+    eta: float
+    action: NDArray[np.int64]  # [S]
+    value: NDArray[np.float64]  # [S]
+    controls: NDArray[np.float64]  # [S]
+    error: float
+
+    def at(self, eta: float) -> NDArray[np.float64]:
+        """`[S]` the policy's value at another price."""
+        return self.value - eta * self.controls
+
+
+def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None) -> Trace:
+    """A trace from `eta_max` down to 0 whose policies are within `tol` of the optimum in every state."""
+    mdp = lazy.mdp
+    trace = Trace()
+    solved = 0
+
+    def point(eta: float, action: NDArray[np.int64] | None = None) -> _Point:
+        nonlocal solved
+        solved += 1
+        found = _solve_at(lazy.with_eta(eta), 0.25 * tol, action)
+        if progress is not None:
+            progress(solved, eta)
+        return found
+
+    def walk(high: _Point, low: _Point) -> Iterator[tuple[float, _Point]]:
+        """From `high` down to `low`: the prices at which to change policy, and to which."""
+        meeting, gap = _gap(high, low, mdp.start)
+        if gap <= tol:
+            yield meeting, low
+            return
+        middle = point(meeting)
+        if middle.error > tol:
+            raise ValueError(f"tol = {tol:g} cannot be certified at eta = {meeting:g}: error {middle.error:.2e}.")
+        yield from walk(high, middle)
+        yield from walk(middle, low)
+
+    top = eta_max(mdp, lazy.default_policy)
+    high = point(top, np.full(mdp.n_states, mdp.n_actions))
+    trace.start_values.append(mdp.start_average(high.value))
+    trace.start_counts.append(mdp.start_average(high.controls))
+    current = high
+    for eta, following in walk(high, point(0.0)) if top > 0.0 else ():
+        if not np.array_equal(current.action, following.action):
+            value, count = mdp.start_average(following.value), mdp.start_average(following.controls)
+            trace.add(eta, current.action, following.action, value, count)
+        current = following
+    return trace
+
+
+def _solve_at(lazy: LazyMDP, tol: float, action: NDArray[np.int64] | None) -> _Point:
+    """Solves at one price (or takes the policy given) and certifies the policy's own value."""
+    if action is None:
+        action = solve(lazy, tol * (1.0 - lazy.mdp.gamma)).action
+    value, count = policy_line(lazy.mdp, lazy.default_policy, action)
+    plus = value - lazy.eta * count
+    none = np.empty(0, dtype=np.int64)
+    low, high = over_states(sweeps.backup, rows_of(lazy), plus, np.empty_like(plus), none)
+    middle, width = Certificate(lazy)(low, high, plus)
+    return _Point(lazy.eta, action, value, count, max(0.0, middle + width))
+
+
+def _gap(high: _Point, low: _Point, start: NDArray[np.float64]) -> tuple[float, float]:
+    """Where the two policies' lines meet from the start, and how far below the chord either is there, at worst."""
+    steeper = float(start @ (low.controls - high.controls))
+    meeting = 0.5 * (high.eta + low.eta)
+    if steeper > 0.0:
+        crossing = float(start @ (low.value - high.value)) / steeper
+        inside = low.eta < crossing < high.eta
+        meeting = crossing if inside else meeting
+    weight = (meeting - low.eta) / (high.eta - low.eta)
+    chord = weight * (high.at(high.eta) + high.error) + (1.0 - weight) * (low.at(low.eta) + low.error)
+    return meeting, float((chord - np.minimum(high.at(meeting), low.at(meeting))).max())

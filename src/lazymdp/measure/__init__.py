@@ -1,0 +1,1 @@
+"""Measures of what an agent does and of which states matter."""

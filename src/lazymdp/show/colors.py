@@ -1,0 +1,12 @@
+"""The colours of the project: *control* is orange and *lazy* is gray, in every picture."""
+
+from matplotlib.colors import LinearSegmentedColormap
+
+CONTROL = "#e8710a"
+LAZY = "#b9bcc1"
+WALL = "#3d4148"
+WATER = "#9cc3de"
+INK = "#202124"
+
+CONTROL_SCALE = LinearSegmentedColormap.from_list("control", ["#fff3e0", "#f7a14a", "#9a3b00"])
+"""From little to much; steadily darker, so that it also reads in gray."""
