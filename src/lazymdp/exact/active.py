@@ -68,9 +68,9 @@ class ActiveSet:
         if not states.size:
             return True
         self._where[states] = np.arange(states.size, dtype=np.int32)
-        system = _local_system(self.rows, self.value, states, self._where)
+        chosen, change, ends = _choose(self.rows, self.value, states, self._where)
+        columns, weights = _fill(self.rows, states, self._where, chosen, ends)
         self._where[states] = -1
-        ends, columns, weights, change = system
         correction, done = bicgstab(ends, columns, weights, change, forcing, 0.1 * theta, max_iterations)
         if not done:
             return False
@@ -84,28 +84,34 @@ class ActiveSet:
         return self._clock
 
 
+# Arrays are sized by counting first: growing one inside a loop makes the whole loop ten times slower.
+
+
 @numba.njit(cache=True, nogil=True)
 def _successor_blocks(rows: Rows, n_blocks: int) -> Any:
     """The blocks that each block can lead to: `links[link_ends[b] : link_ends[b + 1]]`."""
     n_states = rows.absorbing.size
     n_actions = rows.rewards.size // n_states
-    last = np.full(n_blocks, -1, dtype=np.int64)
     ends = np.zeros(n_blocks + 1, dtype=np.int64)
-    links = np.empty(4 * n_blocks + 16, dtype=np.int32)
-    count = 0
-    for block in range(n_blocks):
-        begin = rows.indptr[np.uint64(block * BLOCK * n_actions)]
-        end = rows.indptr[np.uint64(min(n_states, (block + 1) * BLOCK) * n_actions)]
-        for j in range(np.uint64(begin), np.uint64(end)):
-            other = np.uint32(rows.indices[j]) // np.uint32(BLOCK)
-            if last[other] != block:
-                last[other] = block
-                if count == links.size:
-                    links = np.concatenate((links, np.empty_like(links)))
-                links[count] = other
-                count += 1
-        ends[block + 1] = count
-    return links[:count].copy(), ends
+    links = np.empty(0, dtype=np.int32)
+    for fill in (False, True):
+        last = np.full(n_blocks, -1, dtype=np.int32)
+        count = np.uint64(0)
+        for block in range(n_blocks):
+            begin = rows.indptr[np.uint64(block * BLOCK * n_actions)]
+            end = rows.indptr[np.uint64(min(n_states, (block + 1) * BLOCK) * n_actions)]
+            tag = np.int32(block)
+            for j in range(np.uint64(begin), np.uint64(end)):
+                other = np.uint32(rows.indices[j]) // np.uint32(BLOCK)
+                if last[other] != tag:
+                    last[other] = tag
+                    if fill:
+                        links[count] = other
+                    count += _ONE
+            ends[block + 1] = count
+        if not fill:
+            links = np.empty(count, dtype=np.int32)
+    return links, ends
 
 
 @numba.njit(cache=True, nogil=True)
@@ -161,43 +167,57 @@ def _states_of(chosen: Any, absorbing: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _local_system(rows: Rows, value: Any, states: Any, where: Any) -> Any:
-    """Greedy choices in `states`: their rows of `gamma P` as sparse rows (ends, columns, weights), and `T v - v`.
-
-    A lazy row is the blend of all actions' rows, entries of the same next state summed.
-    """
+def _choose(rows: Rows, value: Any, states: Any, where: Any) -> Any:
+    """Greedy choices in `states`: for each its row (-1 for lazy), `T v - v`, and where its entries will end."""
     n_actions = np.uint64(rows.rewards.size // value.size)
-    ends = np.zeros(states.size + 1, dtype=np.int64)
-    columns = np.empty(6 * states.size + 16, dtype=np.int32)
-    weights = np.empty(columns.size, dtype=np.float64)
+    chosen = np.empty(states.size, dtype=np.int64)
     change = np.empty(states.size, dtype=np.float64)
-    slot = np.full(states.size, -1, dtype=np.int64)
+    ends = np.zeros(states.size + 1, dtype=np.int64)
+    last = np.full(states.size, -1, dtype=np.int32)
     count = 0
-    for i in range(states.size):
+    for i in range(np.uint64(states.size)):
         state = np.uint64(states[i])
         best, lazy, best_row = best_and_lazy(rows, value, state, n_actions)
         control = best - rows.eta > lazy
+        chosen[i] = best_row if control else -1
         change[i] = (best - rows.eta if control else lazy) - value[state]
-        first = count
-        row, last = (best_row, best_row + _ONE) if control else (state * n_actions, (state + _ONE) * n_actions)
-        while row < last:
+        first, final = (best_row, best_row + _ONE) if control else (state * n_actions, (state + _ONE) * n_actions)
+        tag = np.int32(i)
+        for j in range(np.uint64(rows.indptr[first]), np.uint64(rows.indptr[final])):
+            k = where[np.uint32(rows.indices[j])]
+            if k >= 0 and last[k] != tag:
+                last[k] = tag
+                count += 1
+        ends[i + _ONE] = count
+    return chosen, change, ends
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(rows: Rows, states: Any, where: Any, chosen: Any, ends: Any) -> Any:
+    """The rows of `gamma P` under `chosen`: columns and weights, a lazy row being the blend of its actions' rows."""
+    n_actions = np.uint64(rows.rewards.size // where.size)
+    columns = np.empty(ends[-1], dtype=np.int32)
+    weights = np.empty(ends[-1], dtype=np.float64)
+    slot = np.full(states.size, -1, dtype=np.int64)
+    for i in range(np.uint64(states.size)):
+        begin = ends[i]
+        count = begin
+        control = chosen[i] >= 0
+        state = np.uint64(states[i])
+        first = np.uint64(chosen[i]) if control else state * n_actions
+        for row in range(first, first + (_ONE if control else n_actions)):
             scale = rows.gamma if control else rows.gamma * rows.default[row]
             for j in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + _ONE])):
                 k = where[np.uint32(rows.indices[j])]
-                if k < 0 or scale == 0.0:
+                if k < 0:
                     continue
-                if slot[k] >= first:
+                if slot[k] >= begin:
                     weights[slot[k]] += scale * rows.data[j]
-                    continue
-                if count == columns.size:
-                    columns = np.concatenate((columns, np.empty_like(columns)))
-                    weights = np.concatenate((weights, np.empty_like(weights)))
-                slot[k] = count
-                columns[count], weights[count] = k, scale * rows.data[j]
-                count += 1
-            row += _ONE
-        ends[i + 1] = count
-    return ends, columns, weights, change
+                else:
+                    slot[k] = count
+                    columns[count], weights[count] = k, scale * rows.data[j]
+                    count += 1
+    return columns, weights
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
@@ -228,7 +248,16 @@ def _precondition(ends: Any, columns: Any, weights: Any, x: Any, out: Any) -> No
         out[back] = x[back] + total
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _dot(x: Any, y: Any) -> float:
+    """`x . y`; a library call would start threads for vectors this short, and wait for them."""
+    total = 0.0
+    for i in range(np.uint64(x.size)):
+        total += x[i] * y[i]
+    return total
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # a breakdown shows as inf or nan, no exception
 def bicgstab(
     ends: Any, columns: Any, weights: Any, change: Any, forcing: float, floor: float, max_iterations: int
 ) -> Any:
@@ -246,7 +275,7 @@ def bicgstab(
         return solution, True
     rho = alpha = omega = 1.0
     for iteration in range(max_iterations):
-        rho_new = np.dot(shadow, residual)
+        rho_new = _dot(shadow, residual)
         if iteration == 0:
             direction[:] = residual
         else:
@@ -256,13 +285,13 @@ def bicgstab(
         rho = rho_new
         _precondition(ends, columns, weights, direction, smooth_direction)
         _multiply(ends, columns, weights, smooth_direction, image)
-        alpha = rho / np.dot(shadow, image)
+        alpha = rho / _dot(shadow, image)
         for i in range(n):
             residual[i] -= alpha * image[i]
         _precondition(ends, columns, weights, residual, smooth)
         _multiply(ends, columns, weights, smooth, smooth_image)
-        scale = np.dot(smooth_image, smooth_image)
-        omega = np.dot(smooth_image, residual) / scale if scale > 0.0 else 0.0
+        scale = _dot(smooth_image, smooth_image)
+        omega = _dot(smooth_image, residual) / scale if scale > 0.0 else 0.0
         worst = 0.0
         for i in range(n):
             solution[i] += alpha * smooth_direction[i] + omega * smooth[i]

@@ -53,7 +53,7 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
         over_states(sweeps.action_values, rows, value[t + 1], q[t], gap[t])
         over_states(sweeps.backup, rows, value[t + 1], value[t], none)
         scale = mdp.max_reward + abs(lazy.eta) + float(np.abs(value[t + 1]).max())
-        error = mdp.gamma * (1.0 + mdp.row_defect) * error + 2.0 * float(np.finfo(float).eps) * terms * scale
+        error = mdp.gamma * (1.0 + mdp.row_defect) * error + float(np.finfo(float).eps) * terms * scale
         errors[t] = error
     control = (gap > lazy.eta + 2.0 * errors) & ~mdp.absorbing
     by_action = q.reshape(horizon, n_states, n_actions)

@@ -14,13 +14,13 @@ from lazymdp.exact import sweeps
 from lazymdp.exact.active import ActiveSet
 from lazymdp.exact.certificate import Certificate
 from lazymdp.exact.evaluation import policy_values
-from lazymdp.exact.sweeps import Rows, over_states, rows_of
+from lazymdp.exact.sweeps import PolicyRows, Rows, over_states, rows_of
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
 """Called with the iteration and the error proven so far."""
 
-_FOLLOW = 5
+_FOLLOW = 10
 """Sweeps under fixed choices between two sweeps that choose, in modified policy iteration."""
 
 _LOCAL_ROUNDS = 60
@@ -53,7 +53,7 @@ class Search:
         _, error = self.certificate(low, high, self.value)
         if self.progress is not None:
             self.progress(self.iterations, error)
-        only_rounding = high - low <= 2.0 * self.certificate.rounding(self.value)
+        only_rounding = error <= 2.0 * self.certificate(0.0, 0.0, self.value)[1]
         return error <= self.tol or only_rounding or self.exhausted
 
     @property
@@ -73,11 +73,12 @@ def value_iteration(search: Search) -> str:
 def modified_policy_iteration(search: Search) -> str:
     """`v <- T v`, then a few sweeps with the same choices, each cheaper by about the number of actions."""
     out = np.empty_like(search.value)
-    chosen = np.empty(search.value.size, dtype=np.int64)
+    chosen = np.full(search.value.size, -1, dtype=np.int64)
     while not search.done(*search.backup(out, chosen)):
         search.value, out = out, search.value
+        policy = PolicyRows(*sweeps.pack(search.rows, chosen), search.rows.absorbing)
         for _ in range(_FOLLOW):
-            over_states(sweeps.follow, search.rows, search.value, out, chosen)
+            over_states(sweeps.follow, policy, search.value, out)
             search.value, out = out, search.value
     return "modified_policy_iteration"
 
@@ -149,27 +150,32 @@ METHODS: dict[str, Callable[[Search], str]] = {
 
 
 def _active(search: Search, rounds: int) -> None:
-    """Sweeps and corrections on the active blocks, then a full sweep to certify; repeated with a finer threshold."""
+    """Sweeps and corrections on the active blocks, then a full sweep to certify; repeated with a finer threshold.
+
+    Args:
+        search: The values to improve.
+        rounds: Linear solves allowed, 0 for sweeps alone.
+    """
     gamma = search.lazy.mdp.gamma
     theta = 0.25 * search.tol * ((1.0 - gamma) if gamma < 1.0 else 1e-3)
     active = ActiveSet(search.rows, search.value)
     out = np.empty_like(search.value)
-    failures = 0
-    while not search.done(*search.backup(out)):
+    failures, finest = 0, False
+    while not search.done(*search.backup(out)) and not finest:
         active.wake(out - search.value, theta)
         search.value[:] = out
         passes = 10
         while not search.exhausted:
+            floor = 4.0 * search.certificate.rounding(search.value)  # below it the sweeps would chase rounding
+            finest = theta <= floor
             since = active.clock
-            due = active.sweep(theta, passes)
+            due = active.sweep(max(theta, floor), passes)
             search.iterations += 1
             if not due:
                 break
-            passes = 2
+            passes = 4
             if rounds > 0:
                 rounds -= 1
-                failures += not active.correct(since, theta, 0.03, 200)
+                failures += not active.correct(since, max(theta, floor), 0.05, 200)
                 rounds = 0 if failures > 2 else rounds
-        if theta < search.certificate.rounding(search.value):
-            return  # the sweeps cannot get finer than rounding; what is left is said in the error bound
         theta *= 0.25

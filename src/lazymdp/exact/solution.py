@@ -127,14 +127,21 @@ def _finish(search: Search, method: str) -> Solution:
     gap = np.empty(mdp.n_states)
     low, high = over_states(sweeps.action_values, search.rows, value, q, gap)
     shift, error = search.certificate(low, high, value)
-    if abs(shift) > search.certificate.rounding(value):
+    if error + abs(shift) <= search.tol:  # good enough without centring
+        error += abs(shift)
+    elif mdp.absorbing.any():
         np.add(value, shift, out=value, where=~mdp.absorbing)
         over_states(sweeps.action_values, search.rows, value, q, gap)
+    else:  # every row sums to 1, so that shifting all values shifts all of q
+        value += shift
+        q += mdp.gamma * shift
     converged = error <= search.tol
     if not converged:
+        limit = search.certificate(0.0, 0.0, value)[1]
+        more = f"ask for tol >= {2.0 * limit:.1e}" if error <= 4.0 * limit else "allow more with max_iterations"
         warnings.warn(
-            f"{method} stopped after {search.iterations} iterations with a proven error of {error:.2e}, "
-            f"above tol = {search.tol:.2e}. Allow more with max_iterations, or ask for a larger tol.",
+            f"{method} stopped after {search.iterations} iterations with a proven error of {error:.2e}, above "
+            f"tol = {search.tol:.2e}; double precision can prove {limit:.1e} here. To have it met, {more}.",
             NotConverged,
             stacklevel=3,
         )

@@ -11,6 +11,7 @@ has to allow for negative indices at every access, which makes a sweep twice as 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -109,25 +110,54 @@ def backup(rows: Rows, value: Any, out: Any, chosen: Any, begin: int, end: int) 
     return low, high
 
 
+class PolicyRows(NamedTuple):
+    """The rows of one policy, packed: a sweep under fixed choices reads nothing else."""
+
+    ends: NDArray[np.int64]  # [S + 1]
+    columns: NDArray[np.int32]  # [entries]
+    weights: NDArray[np.float64]  # [entries], gamma included
+    rewards: NDArray[np.float64]  # [S], price included
+    absorbing: NDArray[np.bool_]  # [S]
+
+
 @numba.njit(cache=True, nogil=True)
-def follow(rows: Rows, value: Any, out: Any, chosen: Any, begin: int, end: int) -> Any:
-    """One sweep under the fixed choices `chosen [S]` (a row, or -1 for lazy); returns as `backup`."""
-    n_actions = np.uint64(rows.rewards.size // rows.absorbing.size)
+def pack(rows: Rows, chosen: Any) -> Any:
+    """Packs the rows of the choices `chosen [S]` (a row, or -1 for lazy) into the fields of `PolicyRows`."""
+    n_states = np.uint64(chosen.size)
+    n_actions = np.uint64(rows.rewards.size // chosen.size)
+    ends = np.zeros(chosen.size + 1, dtype=np.int64)
+    for state in range(n_states):
+        lazy = chosen[state] < 0
+        first = state * n_actions if lazy else np.uint64(chosen[state])
+        final = first + (n_actions if lazy else _ONE)
+        size = 0 if rows.absorbing[state] else rows.indptr[final] - rows.indptr[first]
+        ends[state + _ONE] = ends[state] + size
+    columns = np.empty(ends[-1], dtype=np.int32)
+    weights = np.empty(ends[-1], dtype=np.float64)
+    rewards = np.zeros(chosen.size, dtype=np.float64)
+    for state in range(n_states):
+        if rows.absorbing[state]:
+            continue
+        lazy = chosen[state] < 0
+        first = state * n_actions if lazy else np.uint64(chosen[state])
+        place = np.uint64(ends[state])
+        for row in range(first, first + (n_actions if lazy else _ONE)):
+            share = rows.default[row] if lazy else 1.0
+            rewards[state] += share * rows.rewards[row] if lazy else rows.rewards[row] - rows.eta
+            for j in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + _ONE])):
+                columns[place], weights[place] = rows.indices[j], rows.gamma * share * rows.data[j]
+                place += _ONE
+    return ends, columns, weights, rewards
+
+
+@numba.njit(cache=True, nogil=True)
+def follow(policy: PolicyRows, value: Any, out: Any, begin: int, end: int) -> Any:
+    """One sweep under fixed choices over the states `begin .. end`; returns as `backup`."""
     low, high = np.inf, -np.inf
     for state in range(np.uint64(begin), np.uint64(end)):
-        if rows.absorbing[state]:
-            out[state] = 0.0
-            continue
-        if chosen[state] >= 0:
-            row = np.uint64(chosen[state])
-            new = rows.rewards[row] - rows.eta + rows.gamma * expect(rows, value, row)
-        else:
-            row = state * n_actions
-            new = 0.0
-            for _ in range(n_actions):
-                if rows.default[row] != 0.0:
-                    new += rows.default[row] * (rows.rewards[row] + rows.gamma * expect(rows, value, row))
-                row += _ONE
+        new = policy.rewards[state]
+        for j in range(np.uint64(policy.ends[state]), np.uint64(policy.ends[state + _ONE])):
+            new += policy.weights[j] * value[np.uint32(policy.columns[j])]
         change = new - value[state]
         low = min(low, change)
         high = max(high, change)
@@ -166,7 +196,18 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, begin: int, end: int
     return low, high
 
 
-def over_states(sweep: Callable[..., tuple[float, float]], rows: Rows, *arrays: NDArray[Any]) -> tuple[float, float]:
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads for the sweeps, started on first use; a forked child, which has none of them, starts its own."""
+    return ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="lazymdp")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def over_states(
+    sweep: Callable[..., tuple[float, float]], rows: Rows | PolicyRows, *arrays: NDArray[Any]
+) -> tuple[float, float]:
     """Runs a sweep over all states, in as many threads as there are cores where the model is large enough.
 
     Every state is computed from `value` alone, so the result does not depend on the number of threads.
@@ -175,12 +216,12 @@ def over_states(sweep: Callable[..., tuple[float, float]], rows: Rows, *arrays: 
         Smallest and largest change; 0 and 0 if every state is absorbing.
     """
     n_states = rows.absorbing.size
-    threads = min(len(os.sched_getaffinity(0)), 1 + rows.data.size // _PARALLEL_FROM)
+    entries = rows.data.size if isinstance(rows, Rows) else rows.columns.size
+    threads = min(len(os.sched_getaffinity(0)), 1 + entries // _PARALLEL_FROM)
     if threads == 1:
         low, high = sweep(rows, *arrays, 0, n_states)
     else:
         cuts = np.linspace(0, n_states, threads + 1).astype(int).tolist()
-        with ThreadPoolExecutor(threads) as pool:
-            parts = list(pool.map(lambda i: sweep(rows, *arrays, cuts[i], cuts[i + 1]), range(threads)))
+        parts = list(_pool().map(lambda i: sweep(rows, *arrays, cuts[i], cuts[i + 1]), range(threads)))
         low, high = min(part[0] for part in parts), max(part[1] for part in parts)
     return (low, high) if low <= high else (0.0, 0.0)

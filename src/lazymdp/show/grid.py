@@ -83,8 +83,15 @@ def heat_map(
             image[row, column] = numbers[state]
     top = np.nanmax(image) if np.isfinite(image).any() else 0.0
     edges = [np.arange(size + 1) - 0.5 for size in reversed(image.shape)]
-    scale = {"cmap": CONTROL_SCALE, "vmin": 0.0, "vmax": top if top > 0.0 else 1.0}
-    drawn = axes.pcolormesh(*edges, np.ma.masked_invalid(image), edgecolors="white", linewidth=0.8, **scale)
+    drawn = axes.pcolormesh(
+        *edges,
+        np.ma.masked_invalid(image),
+        cmap=CONTROL_SCALE,
+        vmin=0.0,
+        vmax=top if top > 0.0 else 1.0,
+        edgecolors="white",
+        linewidth=0.8,
+    )
     axes.figure.colorbar(drawn, ax=axes, shrink=0.75, pad=0.02, label=label)
     _write_letters(world, axes)
     return axes

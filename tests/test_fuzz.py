@@ -1,0 +1,80 @@
+"""Whatever comes in: an error that says what is wrong, or numbers; never a hang, never a silent NaN."""
+
+import warnings
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+import lazymdp as lz
+from lazymdp.exact.methods import METHODS
+
+anything = st.floats(allow_nan=True, allow_infinity=True, width=64)
+tables = arrays(float, array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4), elements=anything)
+
+
+@given(tables, tables, anything, st.none() | tables, st.none() | arrays(bool, array_shapes(max_dims=2, max_side=4)))
+def test_any_arrays_make_a_model_or_a_clear_error(transitions, rewards, gamma, start, absorbing):
+    try:
+        lz.MDP(transitions, rewards, gamma, start, absorbing)
+    except ValueError as error:
+        assert len(str(error)) > 20
+
+
+@st.composite
+def rough_models(draw):
+    """Valid, but unpleasant: rewards of any size, probabilities next to 0, discounts next to 1."""
+    n_states, n_actions = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    weights = draw(arrays(float, (n_states, n_actions, n_states), elements=st.floats(0, 1)))
+    weights[..., 0] += 1e-300
+    transitions = weights / weights.max(axis=-1, keepdims=True)
+    transitions /= transitions.sum(axis=-1, keepdims=True)
+    rewards = draw(arrays(float, (n_states, n_actions), elements=st.floats(-1e300, 1e300)))
+    gamma = draw(st.floats(0, 1) | st.sampled_from([0.0, 1 - 1e-15, 1.0]))
+    default = np.eye(n_actions)[draw(arrays(int, n_states, elements=st.integers(0, n_actions - 1)))]
+    if draw(st.booleans()):
+        transitions[-1] = np.eye(n_states)[-1]
+        rewards[-1] = 0.0
+    return transitions, rewards, gamma, default
+
+
+@settings(max_examples=150)
+@given(rough_models(), anything, st.sampled_from(sorted(METHODS)))
+def test_any_model_is_solved_or_the_failure_is_said(model, eta, method):
+    transitions, rewards, gamma, default = model
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            lazy = lz.LazyMDP(lz.MDP(transitions, rewards, gamma), default, eta)
+            solution = lz.solve(lazy, method=method, max_iterations=2000)
+        except ValueError as error:
+            assert len(str(error)) > 20
+            return
+    if solution.converged:
+        assert np.isfinite(solution.value).all()
+        assert np.isfinite(solution.q).all()
+        assert solution.error_bound <= 1e-8
+    else:
+        assert any(issubclass(w.category, lz.NotConverged) for w in caught)
+
+
+@settings(max_examples=100)
+@given(rough_models())
+def test_bounds_and_path_of_any_model(model):
+    transitions, rewards, gamma, default = model
+    rewards = np.clip(rewards, -1e6, 1e6)
+    try:
+        mdp = lz.MDP(transitions, rewards, min(gamma, 0.9999))
+    except ValueError:
+        return
+    top, bottom = lz.eta_max(mdp, default), lz.eta_min(mdp, default)
+    assert np.isfinite(top)
+    assert np.isfinite(bottom)
+    assert 0.0 <= bottom
+    path = lz.eta_path(mdp, default)
+    assert np.isfinite(path.breakpoints).all()
+    assert np.isfinite(path.value_at(0.5 * top)).all()
+    assert np.isfinite(lz.lazy_frequency(lz.LazyMDP(mdp, default, 0.0), path.action_at(0.5 * top)).long_run) or (
+        mdp.absorbing.all()
+    )

@@ -1,0 +1,281 @@
+"""The model: three storage forms, Gymnasium tables, files, and errors that name the place."""
+
+import re
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from random_models import random_model
+
+import lazymdp as lz
+
+MODEL = random_model(0, n_states=5, n_actions=3, n_absorbing=1)
+P, R = MODEL.transitions, MODEL.rewards
+
+
+def forms():
+    return {
+        "dense [S, A, S]": P,
+        "nested lists": P.tolist(),
+        "list of sparse": [sp.csr_array(P[:, a]) for a in range(3)],
+        "tuple of old-style sparse": tuple(sp.coo_matrix(P[:, a]) for a in range(3)),
+        "one sparse": sp.csc_array(P.reshape(15, 5)),
+        "one sparse with 64-bit indices": sp.csr_array(
+            (
+                sp.csr_array(P.reshape(15, 5)).data,
+                sp.csr_array(P.reshape(15, 5)).indices.astype(np.int64),
+                sp.csr_array(P.reshape(15, 5)).indptr.astype(np.int64),
+            ),
+            shape=(15, 5),
+        ),
+    }
+
+
+@pytest.mark.parametrize("form", forms())
+def test_every_storage_form_is_the_same_model(form):
+    mdp = lz.MDP(forms()[form], R, 0.9)
+    np.testing.assert_array_equal(mdp.transitions.toarray(), P.reshape(15, 5))
+    assert (mdp.n_states, mdp.n_actions, mdp.gamma) == (5, 3, 0.9)
+    np.testing.assert_array_equal(mdp.absorbing, [False] * 4 + [True])
+    np.testing.assert_allclose(mdp.start, [0.25] * 4 + [0])
+
+
+def test_entries_that_repeat_add_up_and_stored_zeros_vanish():
+    rows, columns, weights = [0, 0, 0, 1], [0, 0, 1, 1], [0.25, 0.25, 0.5, 1.0]
+    mdp = lz.MDP(sp.coo_array((weights, (rows, columns)), shape=(2, 2)), np.zeros((2, 1)), 0.9)
+    np.testing.assert_array_equal(mdp.transitions.toarray(), [[0.5, 0.5], [0.0, 1.0]])
+    padded = sp.csr_array(([1.0, 0.0, 1.0], [0, 1, 1], [0, 2, 3]), shape=(2, 2))
+    assert lz.MDP(padded, np.zeros((2, 1)), 0.9).absorbing.all()
+
+
+def test_the_callers_arrays_stay_writeable_and_ours_do_not():
+    transitions, rewards, start = sp.csr_array(P.reshape(15, 5)), R.copy(), MODEL.start.copy()
+    mdp = lz.MDP(transitions, rewards, 0.9, start)
+    for array in (transitions.data, rewards, start):
+        assert array.flags.writeable
+    for array in (mdp.transitions.data, mdp.rewards, mdp.start, mdp.absorbing):
+        assert not array.flags.writeable
+
+
+def changed(array, place, value):
+    copy = np.array(array, dtype=float)
+    copy[place] = value
+    return copy
+
+
+BAD = {
+    "a row that sums to 0.9": (dict(transitions=changed(P, (2, 1), P[2, 1] * 0.9)), r"state 2, action 1 sum to 0\.9"),
+    "a negative probability": (dict(transitions=changed(P, (1, 2, 3), -0.1)), r"state 1, action 2 to state 3.*-0\.1"),
+    "a nan probability": (dict(transitions=changed(P, (3, 0, 4), np.nan)), r"state 3, action 0 to state 4.*nan"),
+    "an infinite probability": (dict(transitions=changed(P, (3, 0, 4), np.inf)), r"state 3, action 0 to state 4.*inf"),
+    "transitions of two axes": (dict(transitions=np.ones((3, 3))), r"shape \(3, 3\), expected \[S, A, S\]"),
+    "a sparse matrix of odd shape": (dict(transitions=sp.csr_array(np.ones((4, 3)))), r"4 rows and 3 columns"),
+    "actions of different shapes": (
+        dict(transitions=[sp.eye_array(3), sp.eye_array(4)]),
+        r"action 1 have shape \(4, 4\)",
+    ),
+    "rewards of a wrong shape": (dict(rewards=R[:, :2]), r"shape \(5, 2\), expected \[S, A\] = \(5, 3\)"),
+    "a nan reward": (dict(rewards=changed(R, (2, 0), np.nan)), r"state 2, action 0 is nan"),
+    "an infinite reward": (dict(rewards=changed(R, (2, 0), -np.inf)), r"state 2, action 0 is -inf"),
+    "gamma above 1": (dict(gamma=1.5), r"gamma is 1\.5"),
+    "gamma below 0": (dict(gamma=-0.1), r"gamma is -0\.1"),
+    "gamma nan": (dict(gamma=np.nan), r"gamma is nan"),
+    "a start that sums to 2": (dict(start=[1, 1, 0, 0, 0]), r"start sums to 2\.0"),
+    "a negative start": (dict(start=[1.5, -0.5, 0, 0, 0]), r"start gives state 1 probability -0\.5"),
+    "a start of wrong shape": (dict(start=[1.0]), r"start has shape \(1,\)"),
+    "a start state that does not exist": (dict(start=5), r"start is state 5, expected 0 to 4"),
+    "an absorbing mask that is contradicted": (
+        dict(absorbing=np.array([False, True, False, False, True])),
+        r"state 1 is declared absorbing, but action 0",
+    ),
+    "an absorbing mask of wrong type": (dict(absorbing=[0, 0, 0, 0, 1]), r"expected one bool for each"),
+    "too few names": (dict(state_names=["a"]), r"state_names has 1 names, expected 5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_names_the_place_and_the_value(case):
+    wrong, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        lz.MDP(**(dict(transitions=P, rewards=R, gamma=0.9) | wrong))
+
+
+def test_errors_use_the_names_of_states_and_actions():
+    names = dict(state_names=list("abcde"), action_names=["up", "down", "wait"])
+    with pytest.raises(ValueError, match="state 2 c, action 1 down sum to"):
+        lz.MDP(changed(P, (2, 1), P[2, 1] * 0.9), R, 0.9, **names)
+
+
+def test_a_declared_mask_may_leave_out_a_loop():
+    mdp = lz.MDP(P, R, 0.9, absorbing=np.zeros(5, dtype=bool))
+    assert not mdp.absorbing.any()
+
+
+def test_gamma_one_names_the_states_that_are_not_absorbed():
+    chain = np.zeros((4, 2, 4))
+    chain[0, :, 1] = 1.0
+    chain[1, 0, 3] = 1.0
+    chain[1, 1, 1] = 1.0  # state 1 may stay for ever, and so state 0 may end up there
+    chain[2, :, 3] = 1.0
+    chain[3, :, 3] = 1.0
+    mdp = lz.MDP(chain, np.zeros((4, 2)), 1.0)
+    np.testing.assert_array_equal(mdp.can_live_forever(), [0, 1])
+    default = lz.policies.uniform(mdp)
+    lazy = lz.LazyMDP(mdp, default, 0.1)
+    asked = [
+        lambda: lz.solve(lazy),
+        lambda: lz.evaluate(lazy, default @ np.ones((2, 3)) / 3),
+        lambda: lz.eta_path(mdp, default),
+        lambda: lz.eta_max(mdp, default),
+        lambda: lz.eta_min(mdp, default),
+        lambda: lz.eta_min_theorem(mdp, default),
+        lambda: lz.policies.optimal(mdp),
+        lambda: lz.steps_to_absorption(mdp, default),
+    ]
+    for question in asked:
+        with pytest.raises(ValueError, match=r"2 of 4 states.*state 0, state 1\..*horizon"):
+            question()
+    assert lz.solve(lazy, horizon=3).value.shape == (4, 4)
+    chain[1, 1] = [0.5, 0, 0.25, 0.25]
+    assert not lz.MDP(chain, np.zeros((4, 2)), 1.0).can_live_forever().size
+
+
+def test_averages():
+    mdp = lz.MDP(P, R, 0.9, MODEL.start)
+    values = np.arange(5.0)
+    assert mdp.start_average(values) == pytest.approx(MODEL.start @ values)
+    assert mdp.state_average(values) == pytest.approx(1.5)  # without the absorbing state 4
+
+
+def test_repr_is_readable():
+    text = repr(lz.MDP(P, R, 0.9, start=2, state_names=list("abcde")))
+    count = np.count_nonzero(P)
+    assert text == f"MDP(5 states, 3 actions, gamma=0.9, {count} transitions, 1 absorbing, start: state 2 c)"
+
+
+# -- Gymnasium's tables --------------------------------------------------------------------------------------------
+
+
+def test_frozen_lake_keeps_its_states():
+    env = gym.make("FrozenLake-v1")
+    mdp = lz.MDP.from_gymnasium(env, 0.99)
+    assert (mdp.n_states, mdp.n_actions) == (16, 4)
+    np.testing.assert_array_equal(np.flatnonzero(mdp.absorbing), [5, 7, 11, 12, 15])
+    assert mdp.start[0] == 1.0
+    # Slipping against the wall: the same next state comes twice in the table and adds up.
+    entries = env.unwrapped.P[0][0]
+    assert [t[1] for t in entries].count(0) == 2
+    assert mdp.transitions[[0]].toarray()[0, 0] == pytest.approx(2 / 3)
+
+
+def test_cliff_walking_ends_at_the_goal_though_its_table_goes_on():
+    env = gym.make("CliffWalking-v1")
+    assert not env.unwrapped.P[47][0][0][3]  # the table leaves the goal
+    mdp = lz.MDP.from_gymnasium(env, 0.99)
+    assert mdp.n_states == 48
+    np.testing.assert_array_equal(np.flatnonzero(mdp.absorbing), [47])
+    solution = lz.solve(lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.0))
+    assert solution.value[36] == pytest.approx(-(1 - 0.99**13) / (1 - 0.99))  # the 13 steps of the cliff's edge
+
+
+def test_taxi_gets_one_terminal_state():
+    mdp = lz.MDP.from_gymnasium(gym.make("Taxi-v4"), 0.99)
+    assert mdp.n_states == 501
+    np.testing.assert_array_equal(np.flatnonzero(mdp.absorbing), [500])
+
+
+def test_names_come_along_and_an_env_without_table_is_refused():
+    mdp = lz.MDP.from_gymnasium(gym.make("lazymdp/KeyDoorTreasure-v0"), 0.99)
+    assert mdp.describe_state(21) == "state 21 (row 3, column 2), without key"
+    assert mdp.action_names == ("up", "right", "down", "left")
+    with pytest.raises(ValueError, match="CartPoleEnv carries no transition table"):
+        lz.MDP.from_gymnasium(gym.make("CartPole-v1"), 0.99)
+
+
+class Table(gym.Env):
+    action_space = gym.spaces.Discrete(1)
+
+    def __init__(self, table):
+        self.P = table
+
+
+def test_a_broken_table_names_the_entry():
+    with pytest.raises(ValueError, match="state 0, action 0 to state 7"):
+        lz.MDP.from_gymnasium(Table({0: {0: [(1.0, 7, 0.0, False)]}}), 0.9)
+    with pytest.raises(ValueError, match="no entry for state 1, action 0"):
+        lz.MDP.from_gymnasium(Table({0: {0: [(1.0, 0, 0.0, False)]}, 1: {}}), 0.9)
+
+
+def test_a_state_that_is_entered_both_ways_gets_a_terminal_one():
+    table = {
+        0: {0: [(0.5, 1, 1.0, True), (0.5, 1, 0.0, False)]},
+        1: {0: [(1.0, 0, 2.0, False)]},
+    }
+    mdp = lz.MDP.from_gymnasium(Table(table), 0.5)
+    np.testing.assert_allclose(mdp.transitions.toarray(), [[0, 0.5, 0.5], [1, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(mdp.rewards, [[0.5], [2.0], [0.0]])
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_save_and_load(tmp_path):
+    mdp = lz.MDP(P, R, 0.9, MODEL.start, state_names=list("abcde"), action_names=list("xyz"))
+    path = tmp_path / "model.npz"
+    mdp.save(path)
+    back = lz.MDP.load(path)
+    for name in ("rewards", "start", "absorbing", "gamma", "state_names", "action_names"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(mdp, name))
+    np.testing.assert_array_equal(back.transitions.toarray(), mdp.transitions.toarray())
+    assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    mdp = lz.MDP(P, R, 0.9)
+    path = tmp_path / "model.npz"
+    mdp.save(path)
+    before = path.read_bytes()
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="disk full"):
+        mdp.save(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_load_refuses_what_is_not_a_model(tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez(path, rewards=R)
+    with pytest.raises(ValueError, match="lacks absorbing, data, format"):
+        lz.MDP.load(path)
+    np.savez(path, pickled=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        lz.MDP.load(path)
+    path.write_bytes(b"not a zip")
+    with pytest.raises(ValueError, match="not a model saved by MDP.save"):
+        lz.MDP.load(path)
+    with open(tmp_path / "one.npy", "wb") as file:
+        np.save(file, R)
+    with pytest.raises(ValueError, match="single array"):
+        lz.MDP.load(tmp_path / "one.npy")
+    with pytest.raises(FileNotFoundError):
+        lz.MDP.load(tmp_path / "missing.npz")
+
+
+def test_load_checks_the_model_again(tmp_path):
+    mdp = lz.MDP(P, R, 0.9)
+    path = tmp_path / "model.npz"
+    mdp.save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["data"] = arrays["data"] * 0.5
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match="state 0, action 0 sum to"):
+        lz.MDP.load(path)
+    np.savez(path, **(dict(np.load(path)) | {"format": 99}))
+    with pytest.raises(ValueError, match="format 99"):
+        lz.MDP.load(path)

@@ -1,0 +1,135 @@
+"""The package as a whole: the direction of its imports, what importing costs, the pictures, the examples, the README."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+import lazymdp as lz
+from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
+
+matplotlib.use("Agg")
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "lazymdp"
+ORDER = ["tables", "mdp", "envs", "lazy", "exact", "measure", "show"]
+"""A module imports only from itself and from modules to its left."""
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_flow_one_way(path):
+    own = path.relative_to(SOURCE).with_suffix("").parts[0]
+    if own == "__init__":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "absolute imports only"
+            names = [
+                f"{node.module}.{alias.name}" if node.module == "lazymdp" else str(node.module) for alias in node.names
+            ]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            if name.startswith("lazymdp."):
+                assert ORDER.index(name.split(".")[1]) <= ORDER.index(own), f"{own} imports {name}"
+
+
+def test_exact_and_measure_print_nothing_and_write_no_files():
+    for path in [*(SOURCE / "exact").rglob("*.py"), *(SOURCE / "measure").rglob("*.py")]:
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        names = {node.func.id for node in calls if isinstance(node.func, ast.Name)}
+        assert not names & {"print", "open"}, path
+
+
+def test_importing_does_not_draw():
+    code = (
+        "import sys, lazymdp; assert 'matplotlib' not in sys.modules; lazymdp.show; assert 'matplotlib' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_exists_and_is_documented():
+    for name in lz.__all__:
+        assert getattr(lz, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lz.nothing
+
+
+def test_a_forked_child_can_solve():
+    """The sweeps' threads do not exist in a child; it must start its own instead of waiting for ever."""
+    code = """
+import os, numpy as np, scipy.sparse as sp, lazymdp as lz
+n = 60_000
+g = np.random.default_rng(0)
+matrix = sp.csr_array((np.full(4 * 2 * n, 0.25), g.integers(n, size=4 * 2 * n), np.arange(0, 8 * n + 1, 4)), shape=(2 * n, n))
+mdp = lz.MDP(matrix, g.random((n, 2)), 0.9)
+lazy = lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.1)
+lz.solve(lazy)
+child = os.fork()
+if child == 0:
+    os._exit(0 if lz.solve(lazy).converged else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+
+
+# -- pictures ------------------------------------------------------------------------------------------------------
+
+
+def drawn(axes):
+    axes.figure.canvas.draw()
+    image = np.asarray(axes.figure.canvas.buffer_rgba())
+    matplotlib.pyplot.close(axes.figure)
+    return image
+
+
+def test_a_policy_map_shows_control_in_orange_and_lazy_in_gray():
+    world = KeyDoorTreasure()
+    lazy = drawn(lz.show.policy_map(world, np.full(206, 4), layer=~world.has_key))
+    control = drawn(lz.show.policy_map(world, np.full(206, 1), layer=~world.has_key))
+
+    def share(image, color):
+        wanted = np.array(matplotlib.colors.to_rgb(color)) * 255
+        return (np.abs(image[..., :3] - wanted).max(axis=-1) < 2).mean()
+
+    assert share(lazy, lz.show.LAZY) > 0.3
+    assert share(lazy, lz.show.CONTROL) == 0.0
+    assert share(control, lz.show.CONTROL) > 0.3
+    assert share(control, lz.show.LAZY) == 0.0
+
+
+def test_heat_map_and_curves_draw_into_the_axes_given():
+    world = RiversAndBridges()
+    _, axes = matplotlib.pyplot.subplots()
+    assert lz.show.heat_map(world, np.arange(75.0), label="gap", ax=axes) is axes
+    assert drawn(axes).std() > 0
+    assert drawn(lz.show.heat_map(world, np.zeros(75))).std() > 0  # all zero: no division by nothing
+    mdp = lz.MDP.from_gymnasium(world, 0.99)
+    path = lz.eta_path(mdp, lz.policies.uniform(mdp))
+    axes = lz.show.path_curves(path)
+    assert len(axes.collections[0].get_offsets()) == path.start_counts.size
+    drawn(axes)
+
+
+# -- what the reader is shown --------------------------------------------------------------------------------------
+
+
+def test_the_demo_runs_and_draws(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "two_worlds.py"), str(tmp_path)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "control in 130 of 204 states" in printed
+    assert "149 breakpoints" in printed
+    assert len(list(tmp_path.glob("*.png"))) == 3
+
+
+def test_the_readme_example_runs_and_prints_what_it_says():
+    text = (ROOT / "README.md").read_text()
+    code, printed = re.search(r"```python\n(.*?)```\s*\n```text\n(.*?)```", text, re.DOTALL).groups()
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert found.strip() == printed.strip()
