@@ -1,4 +1,4 @@
-"""The package as a whole: the direction of its imports, what importing costs, the pictures, the examples, the README."""
+"""The package as a whole: the direction of its imports, what importing costs, pictures, examples, the README."""
 
 import ast
 import re
@@ -66,7 +66,8 @@ def test_a_forked_child_can_solve():
 import os, numpy as np, scipy.sparse as sp, lazymdp as lz
 n = 60_000
 g = np.random.default_rng(0)
-matrix = sp.csr_array((np.full(4 * 2 * n, 0.25), g.integers(n, size=4 * 2 * n), np.arange(0, 8 * n + 1, 4)), shape=(2 * n, n))
+successors, ends = g.integers(n, size=8 * n), np.arange(0, 8 * n + 1, 4)
+matrix = sp.csr_array((np.full(8 * n, 0.25), successors, ends), shape=(2 * n, n))
 mdp = lz.MDP(matrix, g.random((n, 2)), 0.9)
 lazy = lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.1)
 lz.solve(lazy)

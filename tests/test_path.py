@@ -218,6 +218,14 @@ def test_bad_questions():
         lz.eta_path(model.mdp, model.default[:, :1])
 
 
+def test_absorption_too_unlikely_to_be_seen_is_said():
+    stuck = lz.MDP([[[1.0, 1e-300]], [[0.0, 1.0]]], [[1.0], [0.0]], 1.0)
+    default = lz.policies.uniform(stuck)
+    for question in (lz.eta_path, lz.eta_max, lz.eta_min, lz.steps_to_absorption):
+        with pytest.raises(ValueError, match="cannot be told from infinite"):
+            question(stuck, default)
+
+
 def test_progress_falls_towards_zero():
     model = random_model(0)
     prices = []

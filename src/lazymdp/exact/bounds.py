@@ -65,7 +65,7 @@ def eta_min_theorem(mdp: MDP, default_policy: ArrayLike) -> EtaMinTheorem:
     value = max(0.0, float((gap[counted] / stretch[counted]).min()))
     at_value = line.x - value * line.z
     best = (line.value - value * line.steps)[:, None]
-    return EtaMinTheorem(value, bool((at_value - best)[alive].max() <= line.margin * (1.0 + value)))
+    return EtaMinTheorem(value, bool((at_value - best)[alive].max() <= line.margin + value * line.grain))
 
 
 def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
@@ -77,20 +77,20 @@ def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
         return 0.0
     line, eta = _never_lazy_optimum(mdp), 0.0
     while True:
-        slack = line.margin * (1.0 + eta)
         # Where being lazy, or another action, overtakes: gain(eta) = (x - V) - eta (z - Z) turns positive.
         lazy_at = _first_crossing(
             np.einsum("sa,sa->s", default, line.x) - line.value,
             np.einsum("sa,sa->s", default, line.z) - 1.0 - line.steps,
-            alive, eta, slack,
+            alive, eta, line.grain,
         )  # fmt: skip
         other_at = _first_crossing(
-            line.x - line.value[:, None], line.z - line.steps[:, None], alive[:, None], eta, slack
+            line.x - line.value[:, None], line.z - line.steps[:, None], alive[:, None], eta, line.grain
         )
         if lazy_at <= other_at:
             return lazy_at
         eta = other_at
-        tied = (line.x - eta * line.z) >= (line.value - eta * line.steps)[:, None] - line.margin * (1.0 + eta)
+        best = line.value - eta * line.steps - line.margin - eta * line.grain
+        tied = line.x - eta * line.z >= best[:, None]
         line = _shortest(mdp, tied, line.margin)
 
 
@@ -102,13 +102,14 @@ class _Line(NamedTuple):
     x: NDArray[np.float64]  # [S, A]
     z: NDArray[np.float64]  # [S, A]
     margin: float  # within which two values count as equal
+    grain: float  # within which two numbers of steps do
 
 
 def _first_crossing(
-    gain: NDArray[np.float64], slope: NDArray[np.float64], among: NDArray[np.bool_], eta: float, slack: float
+    gain: NDArray[np.float64], slope: NDArray[np.float64], among: NDArray[np.bool_], eta: float, grain: float
 ) -> float:
     """The first price, `eta` or later, from which on some `gain - eta * slope` is positive; inf if none."""
-    falling = among & (slope < -slack)
+    falling = among & (slope < -grain)
     return max(eta, float(np.where(falling, gain / np.where(falling, slope, 1.0), np.inf).min()))
 
 
@@ -129,7 +130,8 @@ def _shortest(mdp: MDP, allowed: NDArray[np.bool_], margin: float) -> _Line:
         value, steps = policy_values(mdp, policy, np.stack([mdp.rewards[states, action], ones[:, 0]]))
         z = action_values(mdp, ones, steps)
         shorter = np.where(allowed, z, np.inf)
-        better = shorter.min(axis=1) < steps - margin
+        grain = _RELATIVE_MARGIN * (1.0 + float(steps.max()))
+        better = shorter.min(axis=1) < steps - grain
         if not better.any():
-            return _Line(value, steps, action_values(mdp, mdp.rewards, value), z, margin)
+            return _Line(value, steps, action_values(mdp, mdp.rewards, value), z, margin, grain)
         action = np.where(better, shorter.argmin(axis=1), action)

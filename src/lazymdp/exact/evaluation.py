@@ -27,6 +27,11 @@ _DIRECT_UP_TO = 5_000
 
 _RELATIVE_RESIDUAL = 1e-13
 
+TOO_LONG = (
+    "the values cannot be told from infinite ones in double precision: absorption is too unlikely to be seen, "
+    "and gamma too close to 1. Use a smaller gamma or a finite horizon."
+)
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -118,13 +123,16 @@ def solve_linear(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np
     `step` is non-negative with spectral radius below 1: `gamma P` on states that are not absorbing.
     """
     n = step.shape[0]
-    if n <= _DENSE_UP_TO:
-        return np.linalg.solve(np.eye(n) - step.toarray(), rewards.T).T
     if n > _DIRECT_UP_TO:
         iterated = _iterate(step, rewards)
         if iterated is not None:
             return iterated
-    factors = scipy.sparse.linalg.splu(sp.csc_matrix(sp.eye_array(n) - step))
+    try:
+        if n <= _DENSE_UP_TO or step.nnz > 0.05 * n * n:
+            return np.linalg.solve(np.eye(n) - step.toarray(), rewards.T).T
+        factors = scipy.sparse.linalg.splu(sp.csc_matrix(sp.eye_array(n) - step))
+    except (np.linalg.LinAlgError, RuntimeError) as error:  # numpy and SuperLU on a singular matrix
+        raise ValueError(TOO_LONG) from error
     return np.array([factors.solve(b) for b in rewards])
 
 

@@ -76,7 +76,8 @@ def modified_policy_iteration(search: Search) -> str:
     chosen = np.full(search.value.size, -1, dtype=np.int64)
     while not search.done(*search.backup(out, chosen)):
         search.value, out = out, search.value
-        policy = PolicyRows(*sweeps.pack(search.rows, chosen), search.rows.absorbing)
+        ends, columns, weights, rewards = sweeps.pack(search.rows, chosen)
+        policy = PolicyRows(ends, columns, weights, rewards, search.rows.absorbing)
         for _ in range(_FOLLOW):
             over_states(sweeps.follow, policy, search.value, out)
             search.value, out = out, search.value

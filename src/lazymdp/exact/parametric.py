@@ -17,13 +17,16 @@ whole interval (`alpha = beta = 0`) are left alone, except that lazy is preferre
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.linalg
+import scipy.linalg.blas
 from numpy.typing import NDArray
 
-from lazymdp.exact.evaluation import policy_values
+from lazymdp.exact.evaluation import TOO_LONG, policy_transitions
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
@@ -124,25 +127,31 @@ class _Tableau:
         self._start_tableau(lazy, states)
 
     def _start_tableau(self, lazy: LazyMDP, states: NDArray[np.int64]) -> None:
+        """Fills the tableau of the always-lazy policy: `T = N B^-1`, by one factorisation of `B`."""
         mdp, default = lazy.mdp, lazy.default_policy
-        n = self.alive.size
-        rewards = np.einsum("sa,sa->s", default, mdp.rewards)
+        n, n_slots = self.alive.size, self.slot_state.size
+        step = policy_transitions(mdp, default)[self.alive][:, self.alive].toarray()
+        step *= -mdp.gamma
+        step[np.diag_indices(n)] += 1.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
+            try:
+                factors = scipy.linalg.lu_factor(step, overwrite_a=True, check_finite=False)
+            except scipy.linalg.LinAlgWarning as error:
+                raise ValueError(TOO_LONG) from error
+        value = scipy.linalg.lu_solve(factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive])
         chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
-        value = policy_values(mdp, default, rewards[None])[0][self.alive]
-        blend = np.zeros((n, n))
-        for action in range(mdp.n_actions):
-            rows = mdp.transitions[self.alive * mdp.n_actions + action][:, self.alive].toarray()
-            blend += default[self.alive, action, None] * rows
-        inverse = np.linalg.inv(np.eye(n) - mdp.gamma * blend)
-        dense = chosen.nnz > 0.05 * chosen.shape[0] * n
         # One more row, the start distribution, so that its value and count come along for free.
-        self._table = np.empty((self.slot_state.size + 1, n), order="F")
-        self._table[:-1] = inverse[self.slot_state] - mdp.gamma * ((chosen.toarray() if dense else chosen) @ inverse)
-        self._table[-1] = mdp.start[self.alive] @ inverse
+        rows = np.zeros((n_slots + 1, n))
+        rows[:-1] = chosen.toarray()
+        rows *= -mdp.gamma
+        rows[np.arange(n_slots), self.slot_state] += 1.0
+        rows[-1] = mdp.start[self.alive]
+        self._table = scipy.linalg.lu_solve(factors, rows.T, trans=1, overwrite_b=True, check_finite=False).T
         gain = mdp.rewards[states, self.slot_action] + mdp.gamma * (chosen @ value) - value[self.slot_state]
         self._alpha = np.append(gain, -mdp.start[self.alive] @ value)
-        self._beta = np.append(np.ones(self.slot_state.size), 0.0)
-        self._left = np.zeros((self._table.shape[0], _BLOCK), order="F")
+        self._beta = np.append(np.ones(n_slots), 0.0)
+        self._left = np.zeros((n_slots + 1, _BLOCK))
         self._right = np.zeros((_BLOCK, n))
 
     @property
@@ -197,6 +206,8 @@ class _Tableau:
         self.steps += 1
         self._pending += 1
         if self._pending == _BLOCK:
-            self._table -= self._left @ self._right
+            # In place, on the transposes: BLAS wants columns.
+            update = scipy.linalg.blas.dgemm(-1.0, self._right.T, self._left.T, 1.0, self._table.T, overwrite_c=True)
+            self._table = update.T
             self._left[:] = 0.0
             self._pending = 0

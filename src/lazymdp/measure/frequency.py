@@ -14,6 +14,10 @@ from lazymdp.exact.evaluation import policy_transitions, solve_linear, steps_to_
 from lazymdp.lazy import LazyMDP
 
 
+_NEVER = 1e-14
+"""Probability under which a move counts as impossible: it would be lost in rounding."""
+
+
 @dataclass(frozen=True)
 class LazyFrequency:
     """Fractions of lazy actions; absorbing states never count.
@@ -57,6 +61,8 @@ def _long_run(lazy: LazyMDP, policy: NDArray[np.float64], lazy_probability: NDAr
     mdp = lazy.mdp
     start = np.where(mdp.absorbing, 0.0, mdp.start)
     moves = policy_transitions(mdp, policy)
+    moves.data[moves.data < _NEVER] = 0.0
+    moves.eliminate_zeros()
     reached = np.sort(_reachable(moves, start, mdp.absorbing))
     inside = sp.csr_array(moves[reached][:, reached])
     share, start = lazy_probability[reached], start[reached] / start.sum()
