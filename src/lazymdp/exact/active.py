@@ -45,7 +45,8 @@ class ActiveSet:
 
     def wake(self, changes: NDArray[np.float64], theta: float) -> None:
         """Takes note of changes `[S]` made to the values from outside."""
-        largest = np.maximum.reduceat(np.abs(changes), np.arange(0, changes.size, BLOCK))
+        blocks = np.arange(0, changes.size, BLOCK)
+        largest = np.maximum(np.maximum.reduceat(changes, blocks), -np.minimum.reduceat(changes, blocks))
         self._clock += 1
         self._moved[largest > theta] = self._clock
 
@@ -71,7 +72,7 @@ class ActiveSet:
         chosen, change, ends = _choose(self.rows, self.value, states, self._where)
         columns, weights = _fill(self.rows, states, self._where, chosen, ends)
         self._where[states] = -1
-        correction, done = bicgstab(ends, columns, weights, change, forcing, 0.1 * theta, max_iterations)
+        correction, done = bicgstab(ends, columns, weights, change, forcing, 0.3 * theta, max_iterations)
         if not done:
             return False
         self._clock += 1
@@ -172,7 +173,7 @@ def _choose(rows: Rows, value: Any, states: Any, where: Any) -> Any:
     n_actions = np.uint64(rows.rewards.size // value.size)
     chosen = np.empty(states.size, dtype=np.int64)
     change = np.empty(states.size, dtype=np.float64)
-    ends = np.zeros(states.size + 1, dtype=np.int64)
+    ends = np.zeros(states.size + 1, dtype=np.int32)
     last = np.full(states.size, -1, dtype=np.int32)
     count = 0
     for i in range(np.uint64(states.size)):
@@ -198,7 +199,7 @@ def _fill(rows: Rows, states: Any, where: Any, chosen: Any, ends: Any) -> Any:
     n_actions = np.uint64(rows.rewards.size // where.size)
     columns = np.empty(ends[-1], dtype=np.int32)
     weights = np.empty(ends[-1], dtype=np.float64)
-    slot = np.full(states.size, -1, dtype=np.int64)
+    slot = np.full(states.size, -1, dtype=np.int32)
     for i in range(np.uint64(states.size)):
         begin = ends[i]
         count = begin
@@ -267,7 +268,7 @@ def bicgstab(
         The correction `d`, and whether it got there (else it must not be used).
     """
     n = change.size
-    solution, residual, shadow = np.zeros(n), change.copy(), change.copy()
+    solution, residual, shadow = np.zeros(n), change.copy(), change
     direction, image = np.zeros(n), np.zeros(n)
     smooth, smooth_image, smooth_direction = np.empty(n), np.empty(n), np.empty(n)
     target = max(forcing * np.max(np.abs(change)), floor)

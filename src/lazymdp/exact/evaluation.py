@@ -138,7 +138,7 @@ def solve_linear(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np
 
 def _iterate(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """BiCGSTAB, restarted on what is left until the residual is at rounding; None where it does not get there."""
-    ends, columns = step.indptr.astype(np.int64), step.indices.astype(np.int32)
+    ends, columns = step.indptr.astype(np.int32), step.indices.astype(np.int32)
     solutions = []
     for b in rewards:
         x = np.zeros_like(b)

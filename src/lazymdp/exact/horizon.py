@@ -46,16 +46,16 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
     value = np.zeros((horizon + 1, n_states))
     q = np.empty((horizon, n_states * n_actions))
     gap = np.empty((horizon, n_states))
+    action = np.empty((horizon, n_states), dtype=np.int64)
     none = np.empty(0, dtype=np.int64)
     error, terms = 0.0, mdp.max_successors + n_actions + 8
     errors = np.zeros((horizon, 1))
     for t in reversed(range(horizon)):
-        over_states(sweeps.action_values, rows, value[t + 1], q[t], gap[t])
+        over_states(sweeps.action_values, rows, value[t + 1], q[t], gap[t], action[t])
         over_states(sweeps.backup, rows, value[t + 1], value[t], none)
         scale = mdp.max_reward + abs(lazy.eta) + float(np.abs(value[t + 1]).max())
         error = mdp.gamma * (1.0 + mdp.row_defect) * error + float(np.finfo(float).eps) * terms * scale
         errors[t] = error
     control = (gap > lazy.eta + 2.0 * errors) & ~mdp.absorbing
-    by_action = q.reshape(horizon, n_states, n_actions)
-    action = np.where(control, by_action.argmax(axis=2), lazy.lazy_action)
-    return HorizonSolution(value, by_action, gap, control, action, error)
+    action[~control] = lazy.lazy_action
+    return HorizonSolution(value, q.reshape(horizon, n_states, n_actions), gap, control, action, error)

@@ -23,6 +23,9 @@ Progress = Callable[[int, float], None]
 _FOLLOW = 10
 """Sweeps under fixed choices between two sweeps that choose, in modified policy iteration."""
 
+_SETTLED = 0.05
+"""Share of choices that may still change for following them to pay."""
+
 _LOCAL_ROUNDS = 60
 """Rounds of linear solves after which local policy iteration goes on with sweeps alone, which cannot fail."""
 
@@ -71,11 +74,19 @@ def value_iteration(search: Search) -> str:
 
 
 def modified_policy_iteration(search: Search) -> str:
-    """`v <- T v`, then a few sweeps with the same choices, each cheaper by about the number of actions."""
+    """`v <- T v`, then a few sweeps with the same choices, each cheaper by about the number of actions.
+
+    As long as many choices still change, following them is no use and the next sweep chooses again.
+    """
     out = np.empty_like(search.value)
     chosen = np.full(search.value.size, -1, dtype=np.int64)
+    before = chosen.copy()
     while not search.done(*search.backup(out, chosen)):
         search.value, out = out, search.value
+        changes = np.count_nonzero(chosen != before)
+        before[:] = chosen
+        if changes > _SETTLED * chosen.size:
+            continue
         ends, columns, weights, rewards = sweeps.pack(search.rows, chosen)
         policy = PolicyRows(ends, columns, weights, rewards, search.rows.absorbing)
         for _ in range(_FOLLOW):
@@ -122,7 +133,7 @@ def auto(search: Search) -> str:
     """Looks at a few sweeps: do differences between states die out quickly, and do all states move?"""
     out = np.empty_like(search.value)
     spans = []
-    for _ in range(4):
+    for _ in range(3):
         low, high = search.backup(out)
         if search.done(low, high):
             return "value_iteration"
@@ -131,7 +142,7 @@ def auto(search: Search) -> str:
         spans.append(high - low)
         if moving < 0.5:
             break
-    if len(spans) == 4 and spans[3] < 0.7 * spans[2]:
+    if len(spans) == 3 and spans[2] < 0.7 * spans[1]:
         return modified_policy_iteration(search)
     return local_policy_iteration(search)
 
@@ -158,12 +169,13 @@ def _active(search: Search, rounds: int) -> None:
         rounds: Linear solves allowed, 0 for sweeps alone.
     """
     gamma = search.lazy.mdp.gamma
-    theta = 0.25 * search.tol * ((1.0 - gamma) if gamma < 1.0 else 1e-3)
+    theta = 0.5 * search.tol * ((1.0 - gamma) if gamma < 1.0 else 1e-3)
     active = ActiveSet(search.rows, search.value)
     out = np.empty_like(search.value)
     failures, finest = 0, False
     while not search.done(*search.backup(out)) and not finest:
-        active.wake(out - search.value, theta)
+        search.value -= out
+        active.wake(search.value, theta)
         search.value[:] = out
         passes = 10
         while not search.exhausted:

@@ -125,13 +125,14 @@ def _finish(search: Search, method: str) -> Solution:
     lazy, mdp, value = search.lazy, search.lazy.mdp, search.value
     q = np.empty(mdp.n_states * mdp.n_actions)
     gap = np.empty(mdp.n_states)
-    low, high = over_states(sweeps.action_values, search.rows, value, q, gap)
+    action = np.empty(mdp.n_states, dtype=np.int64)
+    low, high = over_states(sweeps.action_values, search.rows, value, q, gap, action)
     shift, error = search.certificate(low, high, value)
     if error + abs(shift) <= search.tol:  # good enough without centring
         error += abs(shift)
     elif mdp.absorbing.any():
         np.add(value, shift, out=value, where=~mdp.absorbing)
-        over_states(sweeps.action_values, search.rows, value, q, gap)
+        over_states(sweeps.action_values, search.rows, value, q, gap, action)
     else:  # every row sums to 1, so that shifting all values shifts all of q
         value += shift
         q += mdp.gamma * shift
@@ -147,7 +148,7 @@ def _finish(search: Search, method: str) -> Solution:
         )
     control = gap > lazy.eta + 2.0 * mdp.gamma * error
     control &= ~mdp.absorbing
+    action[~control] = lazy.lazy_action
     by_action = q.reshape(mdp.n_states, mdp.n_actions)
-    action = np.where(control, by_action.argmax(axis=1), lazy.lazy_action)
     residual = max(-low, high, 0.0)
     return Solution(value, by_action, gap, control, action, converged, residual, error, method, search.iterations)

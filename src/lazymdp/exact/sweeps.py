@@ -166,8 +166,10 @@ def follow(policy: PolicyRows, value: Any, out: Any, begin: int, end: int) -> An
 
 
 @numba.njit(cache=True, nogil=True)
-def action_values(rows: Rows, value: Any, q: Any, gap: Any, begin: int, end: int) -> Any:
-    """Fills `q [S*A]` (price included) and `gap [S]` from `value [S]`; both are 0 in absorbing states.
+def action_values(rows: Rows, value: Any, q: Any, gap: Any, action: Any, begin: int, end: int) -> Any:
+    """Fills `q [S*A]` (price included), `gap [S]` and the best `action [S]` from `value [S]`.
+
+    All are 0 in absorbing states.
 
     Returns:
         Smallest and largest change, as `backup`.
@@ -177,15 +179,17 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, begin: int, end: int
     for state in range(np.uint64(begin), np.uint64(end)):
         first = state * n_actions
         if rows.absorbing[state]:
-            gap[state] = 0.0
+            gap[state], action[state] = 0.0, 0
             for a in range(n_actions):
                 q[first + a] = 0.0
             continue
-        best = -np.inf
+        best, best_action = -np.inf, np.uint64(0)
         for a in range(n_actions):
             x = rows.rewards[first + a] - rows.eta + rows.gamma * expect(rows, value, first + a)
             q[first + a] = x
-            best = max(best, x)
+            if x > best:
+                best, best_action = x, a
+        action[state] = best_action
         shortfall = 0.0
         for a in range(n_actions):
             shortfall += rows.default[first + a] * (best - q[first + a])
@@ -199,7 +203,7 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, begin: int, end: int
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     """Threads for the sweeps, started on first use; a forked child, which has none of them, starts its own."""
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="lazymdp")
+    return ThreadPoolExecutor(len(os.sched_getaffinity(0)) - 1, thread_name_prefix="lazymdp")
 
 
 os.register_at_fork(after_in_child=_pool.cache_clear)
@@ -221,7 +225,8 @@ def over_states(
     if threads == 1:
         low, high = sweep(rows, *arrays, 0, n_states)
     else:
-        cuts = np.linspace(0, n_states, threads + 1).astype(int).tolist()
-        parts = list(_pool().map(lambda i: sweep(rows, *arrays, cuts[i], cuts[i + 1]), range(threads)))
+        cuts = [n_states * i // threads for i in range(threads + 1)]
+        others = [_pool().submit(sweep, rows, *arrays, cuts[i], cuts[i + 1]) for i in range(1, threads)]
+        parts = [sweep(rows, *arrays, cuts[0], cuts[1]), *(other.result() for other in others)]
         low, high = min(part[0] for part in parts), max(part[1] for part in parts)
     return (low, high) if low <= high else (0.0, 0.0)

@@ -1,0 +1,184 @@
+"""The problems of the benchmarks, built with numpy straight into the layout the library uses.
+
+Transitions are one CSR matrix ``[S*A, S]`` (row ``s*A + a``), rewards an array ``[S, A]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+ETA = 0.01
+GAMMA = 0.99
+PARTS = ("data", "indices", "indptr")  # of a CSR matrix
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A finite base model with the default policy and the control cost to solve it for.
+
+    Attributes:
+        transitions: CSR matrix ``[S*A, S]``, int32 indices, row ``s*A + a``.
+        rewards: ``[S, A]``.
+        default: the default policy ``[S, A]``.
+        eta: cost of taking control.
+        gamma: discount factor.
+        absorbing: bool ``[S]``; taking control is never charged there.
+    """
+
+    transitions: sp.csr_matrix
+    rewards: np.ndarray
+    default: np.ndarray
+    eta: float
+    gamma: float
+    absorbing: np.ndarray
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """The lazy problem as an ordinary model, the lazy action being the last one.
+
+    Attributes:
+        transitions: CSR matrix ``[S*(A+1), S]``, row ``s*(A+1) + a``.
+        rewards: ``[S, A+1]``.
+        gamma: discount factor.
+    """
+
+    transitions: sp.csr_matrix
+    rewards: np.ndarray
+    gamma: float
+
+
+def model_bytes(model: Problem | Explicit) -> int:
+    """Bytes of a model's arrays: transitions and rewards."""
+    matrix = model.transitions
+    return sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr, model.rewards))
+
+
+def save(model: Problem | Explicit, folder: Path) -> None:
+    """Writes a model's arrays, so that another process has them without having built them."""
+    folder.mkdir()
+    for field in fields(model):
+        item = getattr(model, field.name)
+        if sp.issparse(item):
+            for part in PARTS:
+                np.save(folder / f"{field.name}.{part}.npy", getattr(item, part))
+        else:
+            np.save(folder / f"{field.name}.npy", item)
+
+
+def load(kind: type[Problem] | type[Explicit], folder: Path) -> Problem | Explicit:
+    """Reads what :func:`save` wrote."""
+    items = {}
+    for field in fields(kind):
+        if field.name != "transitions":
+            item = np.load(folder / f"{field.name}.npy")
+            items[field.name] = item if item.ndim else item.item()
+    parts = [np.load(folder / f"transitions.{part}.npy") for part in PARTS]
+    shape = items["rewards"].size, len(items["rewards"])
+    items["transitions"] = sp.csr_matrix(tuple(parts), shape=shape)
+    return kind(**items)
+
+
+def grid(n: int, slip: float = 0.1, spacing: int | None = None) -> Problem:
+    """An n x n grid: up, right, down, left; the bottom right corner pays 1 and ends the play.
+
+    With a `spacing` every cell in that rhythm is such a goal, so that no state is far from one.
+
+    The intended move happens with probability ``1 - slip``, each perpendicular one with ``slip/2``;
+    bumping into the edge stays in place. Entering the goal gives reward 1, the goal itself loops
+    with reward 0.
+    """
+    n_states, rhythm = n * n, spacing or n
+    row, column = np.divmod(np.arange(n_states, dtype=np.int32), np.int32(n))
+    moves = ((-1, 0), (0, 1), (1, 0), (0, -1))
+    reached = np.stack(
+        [np.clip(row + dr, 0, n - 1) * n + np.clip(column + dc, 0, n - 1) for dr, dc in moves],
+        axis=1,
+    )  # [S, 4]: where each clean move ends
+    is_goal = (row % rhythm == rhythm - 1) & (column % rhythm == rhythm - 1)
+    reached[is_goal] = np.flatnonzero(is_goal)[:, None]
+    turns = np.array([[a, (a + 1) % 4, (a + 3) % 4] for a in range(4)])
+    successors = reached[:, turns].reshape(-1, 3)  # [S*A, 3]
+    chances = np.tile([1 - slip, slip / 2, slip / 2], (4 * n_states, 1))
+    rewards = np.where(is_goal[successors], chances, 0.0).sum(axis=1).reshape(n_states, 4)
+    rewards[is_goal] = 0.0
+    return _problem(successors, chances, rewards, 4)
+
+
+def random_sparse(n: int = 100_000, actions: int = 5, successors: int = 5, seed: int = 0) -> Problem:
+    """Random successors with uniform Dirichlet probabilities and rewards uniform in [0, 1]."""
+    rng = np.random.default_rng(seed)
+    targets = rng.integers(0, n, size=(n * actions, successors), dtype=np.int32)
+    chances = rng.dirichlet(np.ones(successors), size=n * actions)
+    return _problem(targets, chances, rng.random((n, actions)), actions)
+
+
+def _problem(successors: np.ndarray, chances: np.ndarray, rewards: np.ndarray, n_actions: int) -> Problem:
+    """Packs equally long rows into CSR, adding up repeated successors."""
+    n_rows, width = successors.shape
+    n_states = n_rows // n_actions
+    transitions = sp.csr_matrix(
+        (
+            chances.ravel(),
+            successors.astype(np.int32, copy=False).ravel(),
+            np.arange(0, n_rows * width + 1, width, dtype=np.int32),
+        ),
+        shape=(n_rows, n_states),
+    )
+    transitions.sum_duplicates()
+    owner = np.repeat(np.arange(n_rows, dtype=np.int32) // n_actions, np.diff(transitions.indptr))
+    leaves = np.bincount(owner, weights=transitions.indices != owner, minlength=n_states) > 0
+    absorbing = ~leaves & (rewards == 0).all(axis=1)
+    default = np.full((n_states, n_actions), 1 / n_actions)
+    return Problem(transitions, rewards, default, ETA, GAMMA, absorbing)
+
+
+def explicit(problem: Problem) -> Explicit:
+    """The lazy model with A + 1 explicit actions, as a solver that knows no lazy action needs it.
+
+    The last action follows the default policy for free, every other one costs eta: except in
+    absorbing states, where nothing is charged.
+    """
+    n_states, n_actions = problem.rewards.shape
+    rows = np.arange(n_states * n_actions)
+    mix = sp.csr_matrix((problem.default.ravel(), (rows // n_actions, rows)), shape=(n_states, len(rows)))
+    both = sp.vstack([problem.transitions, mix @ problem.transitions], format="csr")
+    order = np.empty((n_states, n_actions + 1), dtype=np.int64)
+    order[:, :-1] = rows.reshape(n_states, n_actions)
+    order[:, -1] = n_states * n_actions + np.arange(n_states)
+    transitions = both[order.ravel()]
+    transitions.sort_indices()
+    charged = problem.rewards - problem.eta * ~problem.absorbing[:, None]
+    followed = (problem.rewards * problem.default).sum(axis=1, keepdims=True)
+    return Explicit(transitions, np.hstack([charged, followed]), problem.gamma)
+
+
+def two_action_arm(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A dense random arm (rest, act), as markovianbandit-pkg draws them, with positive indices.
+
+    Rewards of acting are shifted up so that every Whittle index is positive: only indices above
+    zero are costs at which control is given up.
+
+    Returns:
+        Transitions ``[n, 2, n]`` and rewards ``[n, 2]``.
+    """
+    rng = np.random.default_rng(seed)
+    transitions = rng.exponential(size=(n, 2, n))
+    transitions /= transitions.sum(axis=2, keepdims=True)
+    rewards = rng.random((n, 2))
+    rewards[:, 1] += 2.0
+    return transitions, rewards
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "grid-50": lambda: grid(50),
+    "grid-300": lambda: grid(300),
+    "grid-1000": lambda: grid(1000),
+    "grid-1000-goals": lambda: grid(1000, spacing=50),
+    "random-100k": random_sparse,
+}

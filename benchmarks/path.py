@@ -1,0 +1,215 @@
+"""Every eta at once: ours against Whittle indices from markovianbandit-pkg, and a whole world.
+
+    python benchmarks/path.py            # everything, writes the tables
+    python benchmarks/path.py --quick    # the smallest arm
+
+With two actions and "always rest" as the default policy, the eta at which a state gives up control
+is its Whittle index: the peer computes those and nothing else. Rules: ``benchmarks/README.md``.
+"""
+
+from __future__ import annotations
+
+import environment  # re-executes this script in benchmarks/.venv, before anything else is needed
+
+# isort: split
+import argparse
+import multiprocessing
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import report
+from models import two_action_arm
+
+SIZES = (500, 1000, 2000)
+GAMMA = 0.95  # of the arms
+AGREEMENT = 1e-8  # largest difference allowed between the two libraries' indices
+WORLD, WORLD_GAMMA = "lazymdp/KeyDoorTreasure-v0", 0.99
+WORLD_POLICIES, WORLD_SECONDS = 150, 0.1  # what is expected of the world, and the goal
+WARM_UP_SIZE = 20
+HEADER = ("states", "solver", "seconds", "CPU seconds", "÷ ours", "difference", "warm-up s")
+WORLD_HEADER = ("world", "breakpoints", "seconds", "goal", "met", "warm-up s")
+
+
+def main() -> None:
+    options = _options()
+    rows = []
+    for n in options.sizes:
+        rows += run_arm(n, options.solvers, options.repeats)
+    cells = [_cells(row, rows) for row in rows]
+    report.show("the whole path of a two-action arm", HEADER, cells)
+    if "lazymdp" not in options.solvers:
+        return
+    world = _fresh_process(time_world, options.repeats)
+    world_cells = [_world_cells(world)]
+    report.show("the whole path of Key-Door-Treasure", WORLD_HEADER, world_cells)
+    if options.quick or set(options.sizes) != set(SIZES) or set(options.solvers) != set(SOLVERS):
+        print("partial run: nothing written")
+        return
+    packages = ["lazymdp", "markovianbandit-pkg", "numpy", "scipy", "numba"]
+    results = {"circumstances": report.circumstances(packages), "rows": rows, "world": world}
+    report.write("path", "Every eta at once", results, _sections(cells, world_cells))
+
+
+def run_arm(n: int, keys: list[str], repeats: int) -> list[dict]:
+    """Measures each solver on one arm, each in a fresh process, and compares their indices."""
+    rows = []
+    for key in keys:
+        package = key.partition(",")[0]
+        if package in environment.failures():
+            print(f"{package} is not installed: {environment.failures()[package]}")
+            continue
+        row = {"states": n, "solver": key, **_fresh_process(time_arm, key, n, repeats)}
+        print(f"{n} states, {key}: {row['seconds']:.3g} s", flush=True)
+        rows.append(row)
+    expected = next((row["indices"] for row in rows if row["solver"] != "lazymdp"), None)
+    for row in rows:
+        found = row.pop("indices")
+        if expected is not None:
+            row["difference"] = float(np.abs(found - expected).max())
+            if not row["difference"] <= AGREEMENT:
+                raise SystemExit(f"{n} states: {row['solver']} differs by {row['difference']}")
+    return rows
+
+
+def time_arm(key: str, n: int, repeats: int) -> dict:
+    """Times one solver on one arm; run in a process of its own."""
+    prepare = SOLVERS[key]
+    warm_up = _clock(lambda: prepare(*two_action_arm(WARM_UP_SIZE))())["seconds"]
+    arm = two_action_arm(n)
+    runs, indices = [], None
+    for _ in range(repeats):
+        task = prepare(*arm)  # the peer keeps its answer: a fresh model for every run
+        run = _clock(task)
+        indices = run.pop("answer")
+        runs.append(run)
+    if not (indices > 0).all():
+        raise ValueError("an index is not positive: below zero control is never given up")
+    best = min(runs, key=lambda run: run["seconds"])
+    return {**best, "runs": runs, "warm_up": warm_up, "indices": indices}
+
+
+def ours(transitions: np.ndarray, rewards: np.ndarray) -> Callable[[], np.ndarray]:
+    """Our whole path; the state's critical eta is its Whittle index."""
+    import lazymdp as lz
+
+    mdp = lz.MDP(transitions, rewards, GAMMA)
+    always_rest = np.tile([1.0, 0.0], (len(rewards), 1))
+
+    def task() -> np.ndarray:
+        path = lz.eta_path(mdp, always_rest)
+        if not path.is_indexable:
+            raise ValueError("the arm is not indexable: take another seed")
+        return path.critical_eta
+
+    return task
+
+
+def peer(check: bool, transitions: np.ndarray, rewards: np.ndarray) -> Callable[[], np.ndarray]:
+    """markovianbandit-pkg, with or without its check that the arm is indexable (ours checks)."""
+    import markovianbandit
+
+    arm = markovianbandit.RestlessBandit(transitions, rewards)
+    return partial(arm.whittle_indices, check_indexability=check, discount=GAMMA)
+
+
+SOLVERS: dict[str, Callable[..., Callable[[], np.ndarray]]] = {
+    "lazymdp": ours,
+    "markovianbandit-pkg": partial(peer, True),
+    "markovianbandit-pkg, unchecked": partial(peer, False),
+}
+
+
+def time_world(repeats: int) -> dict:
+    """Times the whole path of Key-Door-Treasure under the uniform default policy."""
+    import gymnasium as gym
+
+    import lazymdp as lz
+
+    mdp = lz.MDP.from_gymnasium(gym.make(WORLD), WORLD_GAMMA)
+    default = lz.policies.uniform(mdp)
+    task = partial(lz.eta_path, mdp, default)
+    first = _clock(task)
+    runs = [_clock(task) for _ in range(repeats)]
+    seconds = [run["seconds"] for run in runs]
+    return {
+        "breakpoints": len(first["answer"].breakpoints),
+        "policies": len(first["answer"].start_values),
+        "seconds": min(seconds),
+        "runs": seconds,
+        "warm_up": first["seconds"] - min(seconds),
+    }
+
+
+def _clock(task: Callable[[], object]) -> dict:
+    """Wall time, CPU time of all threads, and the answer."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    answer = task()
+    return {
+        "seconds": time.perf_counter() - wall,
+        "cpu": time.process_time() - cpu,
+        "answer": answer,
+    }
+
+
+def _fresh_process(function: Callable[..., dict], *arguments: object) -> dict:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), metavar="STATES")
+    parser.add_argument("--solvers", nargs="+", choices=SOLVERS, default=list(SOLVERS))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="the smallest arm, twice")
+    options = parser.parse_args()
+    if options.quick:
+        options.sizes, options.repeats = [min(SIZES)], 2
+    return options
+
+
+def _cells(row: dict, rows: list[dict]) -> list[str]:
+    same = [other for other in rows if other["states"] == row["states"]]
+    mine = next((other["seconds"] for other in same if other["solver"] == "lazymdp"), None)
+    return [
+        str(row["states"]),
+        row["solver"],
+        report.number(row["seconds"]),
+        report.number(row["cpu"]),
+        report.number(row["seconds"] / mine) if mine else "-",
+        f"{row['difference']:.1e}" if "difference" in row else "-",
+        report.number(row["warm_up"]),
+    ]
+
+
+def _world_cells(world: dict) -> list[str]:
+    met = world["seconds"] < WORLD_SECONDS and world["policies"] == WORLD_POLICIES
+    return [
+        "Key-Door-Treasure",
+        f"{world['breakpoints']}, {world['policies']} policies",
+        report.number(world["seconds"]),
+        f"{WORLD_POLICIES} policies, {WORLD_SECONDS} s",
+        "yes" if met else "no",
+        report.number(world["warm_up"]),
+    ]
+
+
+def _sections(cells: list[list[str]], world_cells: list[list[str]]) -> list[str]:
+    return [
+        "Dense random arms of two actions, discount "
+        f"{GAMMA}, best of several runs, each solver in its own process; *CPU seconds* add up all "
+        "threads. The peer computes the Whittle indices; ours the whole path (every breakpoint, "
+        "any number of actions, indexability decided), of which the indices are one field. "
+        f"*Difference* is to the peer's indices, at most {AGREEMENT:.0e} or the run stops. "
+        "Warming up (imports, compilation) is not part of the seconds.",
+        report.markdown(HEADER, cells),
+        f"The whole path of `{WORLD}`, gamma {WORLD_GAMMA}, uniform default policy:",
+        report.markdown(WORLD_HEADER, world_cells),
+    ]
+
+
+if __name__ == "__main__":
+    main()
