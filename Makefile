@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip's own warnings about this machine's package sources are not ours to show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint types pytest format bench clean
+.PHONY: demo test lint types pytest format bench pictures clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_worlds.py demo
@@ -30,6 +30,11 @@ format: $(VENV)/dev
 bench:
 	$(PYTHON) benchmarks/exact.py
 	$(PYTHON) benchmarks/path.py
+	$(PYTHON) benchmarks/summary.py
+
+# The pictures of the README and the docs.
+pictures: $(VENV)/core
+	$(BIN)/python examples/two_worlds.py docs/pictures
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -28,8 +28,10 @@ class Model(NamedTuple):
         return self.transitions, self.rewards, self.gamma, self.absorbing
 
 
-def random_model(seed, n_states=6, n_actions=3, gamma=0.9, n_absorbing=1, default="random", successors=None):
-    """A random model; `default` is "uniform", "deterministic" or "random"."""
+def random_model(
+    seed, n_states=6, n_actions=3, gamma=0.9, n_absorbing=1, default="random", successors=None, whole=False
+):
+    """A random model; `default` is "uniform", "deterministic" or "random"; `whole` rewards make for many ties."""
     rng = np.random.default_rng(seed)
     successors = min(n_states, successors or n_states)
     transitions = np.zeros((n_states, n_actions, n_states))
@@ -37,12 +39,17 @@ def random_model(seed, n_states=6, n_actions=3, gamma=0.9, n_absorbing=1, defaul
         for a in range(n_actions):
             reached = rng.choice(n_states, successors, replace=False)
             transitions[s, a, reached] = rng.dirichlet(np.ones(successors))
-    rewards = rng.normal(size=(n_states, n_actions))
+    rewards = (
+        rng.integers(-1, 2, (n_states, n_actions)).astype(float) if whole else rng.normal(size=(n_states, n_actions))
+    )
     absorbing = np.zeros(n_states, dtype=bool)
     absorbing[n_states - n_absorbing :] = True
     transitions[absorbing] = np.eye(n_states)[absorbing][:, None]
     rewards[absorbing] = 0.0
-    start = np.where(absorbing, 0.0, rng.random(n_states))
+    loops = np.einsum("sas->sa", transitions) == 1.0
+    absorbing |= (loops & (rewards == 0.0)).all(axis=1)  # whole rewards make some states absorbing by chance
+    start = rng.random(n_states)
+    start[n_states - n_absorbing :] = 0.0
     tables = {
         "uniform": np.full((n_states, n_actions), 1.0 / n_actions),
         "deterministic": np.eye(n_actions)[rng.integers(n_actions, size=n_states)],
@@ -63,4 +70,5 @@ def models(draw, max_states=8, gammas=(0.0, 0.5, 0.9, 0.99, 0.999)):
         draw(st.integers(0, min(2, n_states - 1))),
         draw(st.sampled_from(["uniform", "deterministic", "random"])),
         draw(st.sampled_from([1, 2, None])),
+        draw(st.booleans()),
     )

@@ -79,6 +79,13 @@ BAD = {
     "a nan reward": (dict(rewards=changed(R, (2, 0), np.nan)), r"state 2, action 0 is nan"),
     "an infinite reward": (dict(rewards=changed(R, (2, 0), -np.inf)), r"state 2, action 0 is -inf"),
     "gamma above 1": (dict(gamma=1.5), r"gamma is 1\.5"),
+    "no gamma": (dict(gamma=None), "gamma is None"),
+    "two gammas": (dict(gamma=[0.9, 0.8]), "gamma is"),
+    "a huge reward": (dict(rewards=changed(R, (2, 0), 1e200)), r"state 2, action 0 is 1e\+200"),
+    "complex rewards": (dict(rewards=R + 0j), "rewards are of type complex128"),
+    "masked rewards": (dict(rewards=np.ma.masked_less(R, 0)), "masked array"),
+    "complex transitions": (dict(transitions=sp.csr_array(P.reshape(15, 5) + 0j)), "of type complex128"),
+    "text for names": (dict(state_names="abcde"), "state_names is the text"),
     "gamma below 0": (dict(gamma=-0.1), r"gamma is -0\.1"),
     "gamma nan": (dict(gamma=np.nan), r"gamma is nan"),
     "a start that sums to 2": (dict(start=[1, 1, 0, 0, 0]), r"start sums to 2\.0"),
@@ -201,10 +208,48 @@ class Table(gym.Env):
 
 
 def test_a_broken_table_names_the_entry():
-    with pytest.raises(ValueError, match="state 0, action 0 to state 7"):
+    with pytest.raises(ValueError, match="state 0, action 0 leads to state 7, expected 0 to 0"):
         lz.MDP.from_gymnasium(Table({0: {0: [(1.0, 7, 0.0, False)]}}), 0.9)
-    with pytest.raises(ValueError, match="no entry for state 1, action 0"):
+    with pytest.raises(ValueError, match="state 1, action 0 has no entry"):
         lz.MDP.from_gymnasium(Table({0: {0: [(1.0, 0, 0.0, False)]}, 1: {}}), 0.9)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "a table `P` of 0 states"),
+        ({1: {0: [(1.0, 1, 0.0, False)]}}, "state 0, action 0 has no entry"),
+        ({0: {0: [(1.0, 0, 0.0)]}}, r"holds \(1.0, 0, 0.0\), expected \(probability"),
+        ({0: {0: [(1.0, None, 0.0, False)]}}, "holds"),
+        ({0: {0: [(1.0, 0.7, 0.0, False)]}}, r"leads to state 0\.7"),
+        ({0: {0: []}}, "has no transitions"),
+    ],
+)
+def test_odd_tables_are_refused_with_their_place(table, message):
+    with pytest.raises(ValueError, match=message):
+        lz.MDP.from_gymnasium(Table(table), 0.9)
+
+
+def test_an_impossible_end_adds_no_terminal_state():
+    table = {0: {0: [(1.0, 1, 0.0, False), (0.0, 0, 0.0, True)]}, 1: {0: [(1.0, 0, 1.0, False)]}}
+    assert lz.MDP.from_gymnasium(Table(table), 0.9).n_states == 2
+
+
+@pytest.mark.parametrize("place", [7, -1])
+def test_next_states_that_do_not_exist_are_refused(place):
+    matrix = sp.csr_array(np.eye(2))
+    matrix.indices[1] = place
+    with pytest.raises(ValueError, match=f"state 1, action 0 lead to state {place}, expected 0 to 1"):
+        lz.MDP(matrix, np.zeros((2, 1)), 0.9)
+
+
+def test_a_small_models_arrays_are_its_own():
+    rewards, default = R.copy(), MODEL.default.copy()
+    mdp = lz.MDP(P, rewards, 0.9)
+    lazy = lz.LazyMDP(mdp, default, 0.1)
+    rewards[:], default[:] = np.nan, np.nan
+    assert np.isfinite(mdp.rewards).all()
+    assert np.isfinite(lazy.default_policy).all()
 
 
 def test_a_state_that_is_entered_both_ways_gets_a_terminal_one():
@@ -260,10 +305,18 @@ def test_load_refuses_what_is_not_a_model(tmp_path):
         lz.MDP.load(path)
     with open(tmp_path / "one.npy", "wb") as file:
         np.save(file, R)
-    with pytest.raises(ValueError, match="single array"):
+    with pytest.raises(ValueError, match="not a model saved by MDP.save"):
         lz.MDP.load(tmp_path / "one.npy")
     with pytest.raises(FileNotFoundError):
         lz.MDP.load(tmp_path / "missing.npz")
+    lz.MDP(P, R, 0.9).save(path)
+    whole = path.read_bytes()
+    for part in (b"", whole[:100], whole[: len(whole) // 2]):
+        path.write_bytes(part)
+        with pytest.raises(ValueError, match="not a model saved by MDP.save, or is damaged"):
+            lz.MDP.load(path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        lz.MDP(P, R, 0.9).save(tmp_path / "nowhere" / "model.npz")
 
 
 def test_load_checks_the_model_again(tmp_path):

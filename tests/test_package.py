@@ -16,7 +16,21 @@ from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
 matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "lazymdp"
-ORDER = ["tables", "mdp", "envs", "lazy", "exact", "measure", "show"]
+ORDER = [
+    "cores",
+    "arrays",
+    "tables",
+    "mdp",
+    "envs",
+    "lazy",
+    "defaults",
+    "wrappers",
+    "vector_wrappers",
+    "exact",
+    "learn",
+    "measure",
+    "show",
+]
 """A module imports only from itself and from modules to its left."""
 
 
@@ -134,3 +148,10 @@ def test_the_readme_example_runs_and_prints_what_it_says():
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert found.strip() == printed.strip()
+
+
+def test_the_readme_table_is_what_the_benchmarks_found():
+    code = "import summary; print(summary.BEGIN + summary.table() + summary.END)"
+    command = [sys.executable, "-c", code]
+    block = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT / "benchmarks").stdout
+    assert block.strip() in (ROOT / "README.md").read_text()

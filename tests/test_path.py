@@ -24,7 +24,7 @@ def brute(model, eta):
 
 
 def tolerance(model):
-    return 1e-9 / (1.0 - model.gamma)
+    return 1e-9 / (1.0 - model.gamma) if model.gamma < 1 else 1e-9
 
 
 @given(models(), st.integers(0, 1000))
@@ -170,8 +170,13 @@ def test_the_budget_is_the_linear_programs_optimum(model, part):
     assert count == pytest.approx(plan.control_count, abs=tolerance(model))
 
 
-@settings(max_examples=15)
-@given(models(gammas=(0.5, 0.9, 0.99)), st.sampled_from([0.3, 0.01]))
+def certain_end():
+    """Models without discount in which every state may end the episode at every step."""
+    return st.integers(0, 1000).map(lambda seed: random_model(seed, n_states=5, gamma=1.0, n_absorbing=1))
+
+
+@settings(max_examples=25)
+@given(models(gammas=(0.5, 0.9, 0.99)) | certain_end(), st.sampled_from([0.3, 0.01]))
 def test_a_path_with_a_tolerance_is_within_it_everywhere(model, tol):
     path = lz.eta_path(model.mdp, model.default, tol=tol)
     exact = lz.eta_path(model.mdp, model.default)
@@ -224,6 +229,26 @@ def test_absorption_too_unlikely_to_be_seen_is_said():
     for question in (lz.eta_path, lz.eta_max, lz.eta_min, lz.steps_to_absorption):
         with pytest.raises(ValueError, match="cannot be told from infinite"):
             question(stuck, default)
+
+
+def test_slow_absorption_is_still_seen():
+    """Being absorbed with probability 1e-8 a step, at gamma .999: a breakpoint with a slope of about 1e-2."""
+    rare, gamma = 1e-8, 0.999
+    transitions = np.zeros((2, 3, 2))
+    transitions[0, 0, 0] = transitions[0, 1, 0] = transitions[1, :, 1] = 1.0
+    transitions[0, 2] = 1 - rare, rare
+    gain = 0.5 * gamma * rare / (1 - gamma)
+    model = Model(
+        transitions,
+        np.array([[0.0, 1.0, 1.0 + gain], [0.0, 0.0, 0.0]]),
+        gamma,
+        np.array([False, True]),
+        np.array([1.0, 0.0]),
+        np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]),
+    )
+    path = lz.eta_path(model.mdp, model.default)
+    assert path.breakpoints.size == 2
+    np.testing.assert_allclose(path.value_at(0.0), brute(model, 0.0)[0], rtol=1e-12)
 
 
 def test_progress_falls_towards_zero():

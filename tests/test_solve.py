@@ -1,5 +1,7 @@
 """The solver: one analytic answer through every form and method, proven bounds, honest failures, finite horizons."""
 
+from fractions import Fraction
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -71,6 +73,34 @@ def test_the_error_bound_holds_for_every_method(model, eta, method):
         assert solution.converged
         assert solution.error_bound <= tol
         assert np.abs(solution.value - value).max() <= solution.error_bound + exactness
+
+
+def test_a_breakdown_of_the_linear_solver_does_no_harm():
+    """On this model BiCGSTAB divides by zero: sweeps have to take over."""
+    successors = [[2, 3], [3, 4], [2, 3], [3, 1], [0, 0], [5, 5]]
+    rewards = [[1, 0], [0, -1], [-1, 0], [-1, -1], [0, 1], [0, 0]]
+    mdp = lz.MDP(np.eye(6)[successors], rewards, 0.99)
+    lazy = lz.LazyMDP(mdp, np.eye(2)[[1, 1, 0, 1, 1, 0]], 0.3)
+    exact = lz.solve(lazy, method="policy_iteration").value
+    for method in ("auto", "local_policy_iteration"):
+        solution = lz.solve(lazy, method=method)
+        assert solution.converged
+        np.testing.assert_allclose(solution.value, exact, atol=1e-7)
+
+
+def test_the_bound_covers_rows_that_do_not_quite_sum_to_one():
+    """0.3 + 0.7 is 1 in floating point and not in truth; a default of 0.333333331 is off by more."""
+    mdp = lz.MDP([[[0.3, 0.7]], [[0.7, 0.3]]], [[1.0], [1.0]], 0.999999)
+    with pytest.warns(lz.NotConverged, match="double precision can prove"):
+        solution = lz.solve(lz.LazyMDP(mdp, [[1.0], [1.0]], 0.0))
+    step = [Fraction(p) for p in (0.3, 0.7)]
+    truth = 1 / (1 - Fraction(0.999999) * sum(step))
+    assert abs(Fraction(float(solution.value[0])) - truth) <= Fraction(solution.error_bound)
+    model = random_model(0, n_states=5, n_actions=3, gamma=0.99, n_absorbing=0)
+    lazy = lz.LazyMDP(lz.MDP(model.transitions, 1.0 + np.abs(model.rewards), 0.99), np.full((5, 3), 0.333333331), 50.0)
+    found = lz.solve(lazy, tol=1e-2)
+    assert not found.control.any()
+    assert np.abs(found.value - lz.evaluate(lazy, found.action).value).max() <= found.error_bound
 
 
 @pytest.mark.parametrize("method", ITERATIVE)
@@ -148,6 +178,7 @@ BAD = {
     "unknown method": (dict(method="magic"), "method is 'magic', expected one of 'auto', 'value_iteration'"),
     "horizon 0": (dict(horizon=0), "horizon is 0"),
     "horizon 1.5": (dict(horizon=1.5), "horizon is 1.5"),
+    "horizon True": (dict(horizon=True), "horizon is True"),
 }
 
 

@@ -14,13 +14,15 @@ Absorbing states are never charged: there every value, and the lazy-gap, is 0.
 
 from __future__ import annotations
 
-import math
+import copy
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.mdp import MDP, SUM_TOLERANCE
+from lazymdp.arrays import LARGEST, SUM_TOLERANCE, real_array
+from lazymdp.mdp import MDP
 
 
 class LazyMDP:
@@ -33,11 +35,13 @@ class LazyMDP:
 
     Attributes:
         lazy_action: Index of the lazy action, always the last: `mdp.n_actions`.
+        default_defect: How far the default's probabilities sum from 1, at most (rounding).
     """
 
     def __init__(self, mdp: MDP, default_policy: ArrayLike, eta: float) -> None:
         self.mdp = mdp
         self.default_policy = check_policy(mdp, default_policy, mdp.n_actions, "default_policy")
+        self.default_defect = float(np.abs(self.default_policy.sum(axis=1) - 1.0).max())
         self.eta = check_eta(eta)
 
     @property
@@ -47,8 +51,8 @@ class LazyMDP:
 
     def with_eta(self, eta: float) -> LazyMDP:
         """The same model and default at another price (nothing is copied or checked again but the price)."""
-        other = object.__new__(LazyMDP)
-        other.mdp, other.default_policy, other.eta = self.mdp, self.default_policy, check_eta(eta)
+        other = copy.copy(self)
+        other.eta = check_eta(eta)
         return other
 
     def effective_policy(self, policy_plus: ArrayLike) -> NDArray[np.float64]:
@@ -114,6 +118,8 @@ def lazy_gap(q: ArrayLike, default_policy: ArrayLike) -> NDArray[np.float64]:
         `[...]` gaps; the greedy agent takes control where the gap is larger than eta.
     """
     values = np.asarray(q, dtype=np.float64)
+    if np.isnan(values).any():
+        raise ValueError(f"q is nan at {tuple(int(i) for i in np.argwhere(np.isnan(values))[0])}, expected numbers.")
     best = values.max(axis=-1, keepdims=True)
     # Summing differences, not values, makes the gap exactly 0 where the default only takes best actions.
     return np.einsum("...a,...a->...", np.asarray(default_policy, dtype=np.float64), best - values)
@@ -122,27 +128,36 @@ def lazy_gap(q: ArrayLike, default_policy: ArrayLike) -> NDArray[np.float64]:
 def check_eta(eta: float) -> float:
     """`eta` as a float; anything but a finite number is an error."""
     value = float(eta)
-    if not math.isfinite(value):
-        raise ValueError(f"eta is {value}, expected a finite number: the price of one step of control.")
+    if not abs(value) <= LARGEST:
+        raise ValueError(
+            f"eta is {value}, expected a number of size up to {LARGEST:g}: the price of a step of control."
+        )
     return value
 
 
 def check_policy(mdp: MDP, policy: ArrayLike, n_choices: int, what: str) -> NDArray[np.float64]:
-    """A table of probabilities `[S, n_choices]`, checked row by row and never renormalised."""
-    table = np.ascontiguousarray(policy, dtype=np.float64).view()
-    if table.shape != (mdp.n_states, n_choices):
-        raise ValueError(f"{what} has shape {table.shape}, expected ({mdp.n_states}, {n_choices}): one row per state.")
+    """A table of probabilities `[S, n_choices]` over the choices in each state of a model, checked."""
+    return check_table(policy, (mdp.n_states, n_choices), what, mdp.describe_state)
+
+
+def check_table(
+    policy: ArrayLike, shape: tuple[int, int], what: str, describe: Callable[[int], str] = "state {}".format
+) -> NDArray[np.float64]:
+    """A table of probabilities of the given shape, checked row by row and never renormalised."""
+    table = real_array(policy, f"{what} entries")
+    if table.shape != shape:
+        raise ValueError(f"{what} has shape {table.shape}, expected {shape}: one row per state.")
     bad = ~np.isfinite(table) | (table < 0.0)
     if bad.any():
-        state, action = divmod(int(np.argmax(bad)), n_choices)
+        state, action = divmod(int(np.argmax(bad)), shape[1])
         raise ValueError(
-            f"{what} gives action {action} in {mdp.describe_state(state)} probability {table[state, action]}, "
+            f"{what} gives action {action} in {describe(state)} probability {table[state, action]}, "
             "expected a number between 0 and 1."
         )
     sums = table.sum(axis=1)
     if (np.abs(sums - 1.0) > SUM_TOLERANCE).any():
         state = int(np.argmax(np.abs(sums - 1.0) > SUM_TOLERANCE))
-        raise ValueError(f"{what} in {mdp.describe_state(state)} sums to {float(sums[state])!r}, not 1.")
+        raise ValueError(f"{what} in {describe(state)} sums to {float(sums[state])!r}, not 1.")
     table.flags.writeable = False
     return table
 

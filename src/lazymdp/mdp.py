@@ -11,7 +11,7 @@ nothing there, and they are left out of every minimum, maximum and average over 
 from __future__ import annotations
 
 import os
-import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp.arrays import LARGEST, SUM_TOLERANCE, check_gamma, check_names, real_array, transition_rows
 from lazymdp.tables import read_table
 
 if TYPE_CHECKING:
     import gymnasium as gym
-
-SUM_TOLERANCE = 1e-8
-"""How far from 1 a row of probabilities may sum; rounding stays far below it, a typing error far above."""
 
 _FORMAT = 1  # of the npz files: raised when a field changes its meaning
 
@@ -37,7 +35,8 @@ class MDP:
     Args:
         transitions: `[S, A, S]` array, or a list of A sparse `[S, S]` matrices (one per action), or one sparse
             `[S*A, S]` matrix whose row `s*A + a` belongs to state `s` and action `a`.
-        rewards: `[S, A]` expected reward of each action.
+        rewards: `[S, A]` expected reward of each action. Large arrays that fit are shared, not copied: do not change
+            them afterwards.
         gamma: Discount in `[0, 1]`. With 1, infinite-horizon questions need a model that is sure to be absorbed
             whatever one does; they say so when they are asked. Finite horizons take any.
         start: `[S]` distribution of the first state, or one state; by default uniform over the states not absorbing.
@@ -68,12 +67,12 @@ class MDP:
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
     ) -> None:
-        matrix = _as_rows(transitions)
+        matrix = transition_rows(transitions)
         self.n_states: int = matrix.shape[1]
         self.n_actions: int = matrix.shape[0] // self.n_states
-        self.state_names = _names(state_names, self.n_states, "state_names")
-        self.action_names = _names(action_names, self.n_actions, "action_names")
-        self.gamma: float = _discount(gamma)
+        self.state_names = check_names(state_names, self.n_states, "state_names")
+        self.action_names = check_names(action_names, self.n_actions, "action_names")
+        self.gamma: float = check_gamma(gamma)
         self._check_transitions(matrix)
         self.transitions: sp.csr_array = matrix
         self.rewards: NDArray[np.float64] = self._check_rewards(rewards)
@@ -125,37 +124,37 @@ class MDP:
         for key, names in (("state_names", self.state_names), ("action_names", self.action_names)):
             if names is not None:
                 arrays[key] = np.array(names)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"cannot save {target}: there is no folder {target.parent}.")
+        temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(temporary, "wb") as file:
                 np.savez(file, **arrays)
             os.replace(temporary, target)
         except BaseException:
-            os.unlink(temporary)
+            temporary.unlink(missing_ok=True)
             raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MDP:
         """Reads a model written by `save`; everything is checked again, and no pickle is ever read."""
         try:
-            file = np.load(path, allow_pickle=False)
-        except ValueError as error:
-            raise ValueError(f"{path} is not a model saved by MDP.save: {error}") from error
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise ValueError(f"{path} holds a single array, not a model saved by MDP.save (.npz).")
-        with file:
-            needed = {"format", "indptr", "indices", "data", "rewards", "gamma", "start", "absorbing"}
-            if missing := sorted(needed - set(file.files)):
-                raise ValueError(f"{path} lacks {', '.join(missing)}: not a model saved by MDP.save.")
-            if int(file["format"]) != _FORMAT:
-                raise ValueError(f"{path} has format {int(file['format'])}; this version reads format {_FORMAT}.")
-            rewards = file["rewards"]
-            if rewards.ndim != 2:
-                raise ValueError(f"{path}: rewards have shape {rewards.shape}, expected [S, A].")
-            shape = (rewards.size, rewards.shape[0])
-            matrix = sp.csr_array((file["data"], file["indices"], file["indptr"]), shape=shape)
-            names = {key: file[key].tolist() for key in ("state_names", "action_names") if key in file.files}
-            return cls(matrix, rewards, float(file["gamma"]), file["start"], file["absorbing"], **names)
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+        except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+            raise ValueError(f"{path} is not a model saved by MDP.save, or is damaged: {error}") from error
+        needed = {"format", "indptr", "indices", "data", "rewards", "gamma", "start", "absorbing"}
+        if missing := sorted(needed - set(arrays)):
+            raise ValueError(f"{path} lacks {', '.join(missing)}: not a model saved by MDP.save.")
+        if int(arrays["format"]) != _FORMAT:
+            raise ValueError(f"{path} has format {int(arrays['format'])}; this version reads format {_FORMAT}.")
+        rewards = arrays["rewards"]
+        if rewards.ndim != 2:
+            raise ValueError(f"{path}: rewards have shape {rewards.shape}, expected [S, A].")
+        shape = (rewards.size, rewards.shape[0])
+        matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+        names = {key: arrays[key].tolist() for key in ("state_names", "action_names") if key in arrays}
+        return cls(matrix, rewards, float(arrays["gamma"]), arrays["start"], arrays["absorbing"], **names)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -245,15 +244,17 @@ class MDP:
             )
 
     def _check_rewards(self, rewards: ArrayLike) -> NDArray[np.float64]:
-        array = np.ascontiguousarray(rewards, dtype=np.float64).view()
+        array = real_array(rewards, "rewards")
         if array.shape != (self.n_states, self.n_actions):
             raise ValueError(
                 f"rewards have shape {array.shape}, expected [S, A] = ({self.n_states}, {self.n_actions}): "
                 "the expected reward of each action in each state."
             )
-        if not np.isfinite(array).all():
-            row = int(np.argmax(~np.isfinite(array)))
-            raise ValueError(f"reward of {self._place(row)} is {array.flat[row]}, expected a finite number.")
+        if not (np.abs(array) <= LARGEST).all():  # also nan
+            row = int(np.argmax(~(np.abs(array) <= LARGEST)))
+            raise ValueError(
+                f"reward of {self._place(row)} is {array.flat[row]}, expected a number of size up to {LARGEST:g}."
+            )
         return array
 
     def _check_absorbing(self, absorbing: ArrayLike | None) -> NDArray[np.bool_]:
@@ -307,63 +308,3 @@ class MDP:
         if abs(array.sum() - 1.0) > SUM_TOLERANCE:
             raise ValueError(f"start sums to {float(array.sum())!r}, not 1.")
         return array
-
-
-def _discount(gamma: float) -> float:
-    value = float(gamma)
-    if not 0.0 <= value <= 1.0:  # also catches nan
-        raise ValueError(f"gamma is {value}, expected a number in [0, 1).")
-    return value
-
-
-def _names(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if len(names) != count:
-        raise ValueError(f"{what} has {len(names)} names, expected {count}.")
-    return tuple(str(name) for name in names)
-
-
-def _as_rows(transitions: Any) -> sp.csr_array:
-    """Any of the three forms as one canonical sparse `[S*A, S]`; arrays that fit are shared, not copied."""
-    if sp.issparse(transitions):
-        matrix = transitions
-    elif isinstance(transitions, list | tuple) and len(transitions) and sp.issparse(transitions[0]):
-        matrix = _interleave(transitions)
-    else:
-        array = np.asarray(transitions, dtype=np.float64)
-        if array.ndim != 3 or array.shape[0] != array.shape[2]:
-            raise ValueError(
-                f"transitions have shape {array.shape}, expected [S, A, S], a list of A sparse [S, S], "
-                "or one sparse [S*A, S]."
-            )
-        matrix = array.reshape(-1, array.shape[2])
-    n_rows, n_states = matrix.shape
-    if n_states == 0 or n_rows == 0 or n_rows % n_states:
-        raise ValueError(
-            f"transitions have {n_rows} rows and {n_states} columns; expected S*A rows (row s*A + a) and S columns."
-        )
-    given = sp.csr_array(matrix, dtype=np.float64)
-    # Views: our arrays become read-only, the caller's stay as they are.
-    rows = sp.csr_array((given.data.view(), given.indices.view(), given.indptr.view()), shape=given.shape)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    if rows.data.size and not np.all(rows.data):
-        rows = rows.copy()
-        rows.eliminate_zeros()
-    if rows.indices.dtype != np.int32 and max(rows.nnz, n_rows) < np.iinfo(np.int32).max:
-        rows = sp.csr_array((rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int32)), shape=rows.shape)
-    return rows
-
-
-def _interleave(matrices: Sequence[Any]) -> sp.csr_array:
-    n_states = matrices[0].shape[1]
-    for action, matrix in enumerate(matrices):
-        if matrix.shape != (n_states, n_states):
-            raise ValueError(
-                f"transitions of action {action} have shape {matrix.shape}, expected [S, S] = ({n_states}, {n_states})."
-            )
-    stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in matrices]))
-    order = np.arange(n_states * len(matrices)).reshape(len(matrices), n_states).T.ravel()
-    return stacked[order]

@@ -29,7 +29,10 @@ def read_table(env: Any) -> Table:
             "Build an MDP by hand, or learn from samples instead."
         )
     n_states = len(table)
-    n_actions = int(getattr(env.action_space, "n", len(table[0])))
+    space: Any = getattr(env, "action_space", None)
+    if n_states == 0 or not hasattr(space, "n"):
+        raise ValueError(f"{type(env).__name__} has a table `P` of {n_states} states and the action space {space}.")
+    n_actions = int(space.n)
     rows, columns, weights, ends, rewards = _entries(table, n_states, n_actions)
     start = getattr(env, "initial_state_distrib", None)
     starts = np.zeros(n_states) if start is None else np.asarray(start, dtype=float)
@@ -59,21 +62,16 @@ def _entries(
     rewards = np.zeros((n_states, n_actions))
     for state in range(n_states):
         for action in range(n_actions):
-            try:
-                entries = table[state][action]
-            except (KeyError, IndexError) as error:
-                raise ValueError(f"the table `P` has no entry for state {state}, action {action}.") from error
-            for probability, following, reward, terminated in entries:
-                if not 0 <= int(following) < n_states:
-                    raise ValueError(
-                        f"the table `P` leads from state {state}, action {action} to state {following}, "
-                        f"but there are only {n_states} states."
-                    )
+            for probability, following, reward, terminated in _row(table, state, action, n_states):
+                if probability == 0.0:
+                    continue
                 rows.append(state * n_actions + action)
-                columns.append(int(following))
-                weights.append(float(probability))
-                ends.append(bool(terminated))
-                rewards[state, action] += float(probability) * float(reward)
+                columns.append(following)
+                weights.append(probability)
+                ends.append(terminated)
+                rewards[state, action] += probability * reward
+    if not rows:
+        raise ValueError("the table `P` has no transitions.")
     return np.array(rows), np.array(columns), np.array(weights), np.array(ends), rewards
 
 
@@ -93,3 +91,23 @@ def _close(
     place = (np.concatenate([rows[kept], loops]), np.concatenate([columns[kept], np.repeat(closed, n_actions)]))
     matrix = sp.csr_array(sp.coo_array((entries, place), shape=(n_states * n_actions, n_states)))
     return matrix, np.where(final[:, None], 0.0, rewards)
+
+
+def _row(table: Any, state: int, action: int, n_states: int) -> list[tuple[float, int, float, bool]]:
+    """The entries of one state and action, checked."""
+    place = f"the table `P` of state {state}, action {action}"
+    try:
+        entries = list(table[state][action])
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"{place} has no entry.") from error
+    checked = []
+    for entry in entries:
+        try:
+            probability, following, reward, terminated = entry
+            values = float(probability), int(following), float(reward), bool(terminated)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{place} holds {entry!r}, expected (probability, next state, reward, done).") from error
+        if values[1] != following or not 0 <= values[1] < n_states:
+            raise ValueError(f"{place} leads to state {following}, expected 0 to {n_states - 1}.")
+        checked.append(values)
+    return checked

@@ -180,7 +180,7 @@ def _choose(rows: Rows, value: Any, states: Any, where: Any) -> Any:
         state = np.uint64(states[i])
         best, lazy, best_row = best_and_lazy(rows, value, state, n_actions)
         control = best - rows.eta > lazy
-        chosen[i] = best_row if control else -1
+        chosen[i] = np.int64(best_row) if control else -1
         change[i] = (best - rows.eta if control else lazy) - value[state]
         first, final = (best_row, best_row + _ONE) if control else (state * n_actions, (state + _ONE) * n_actions)
         tag = np.int32(i)
@@ -293,14 +293,17 @@ def bicgstab(
         _multiply(ends, columns, weights, smooth, smooth_image)
         scale = _dot(smooth_image, smooth_image)
         omega = _dot(smooth_image, residual) / scale if scale > 0.0 else 0.0
-        worst = 0.0
+        worst, checksum = 0.0, 0.0
         for i in range(n):
             solution[i] += alpha * smooth_direction[i] + omega * smooth[i]
             residual[i] -= omega * smooth_image[i]
             worst = max(worst, abs(residual[i]))
+            checksum += solution[i] + residual[i]  # `max` passes over nan, a sum does not
+        if not np.isfinite(checksum):
+            return solution, False
         if worst <= target:
             return solution, True
-        if not np.isfinite(worst) or omega == 0.0 or rho == 0.0:
+        if omega == 0.0 or rho == 0.0:
             return solution, False
     return solution, False
 

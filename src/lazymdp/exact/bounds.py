@@ -18,12 +18,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.evaluation import action_values, policy_values
+from lazymdp.exact.evaluation import TOO_LONG, action_values, policy_values
 from lazymdp.exact.policies import optimal_q
 from lazymdp.lazy import LazyMDP, lazy_gap
 from lazymdp.mdp import MDP
 
 _RELATIVE_MARGIN = 1e-11
+
+_MOST_STEPS = 10_000
+"""Policies after which to give up: far more than any model has shown, and a bound all the same."""
 
 
 def eta_max(mdp: MDP, default_policy: ArrayLike) -> float:
@@ -69,14 +72,17 @@ def eta_min_theorem(mdp: MDP, default_policy: ArrayLike) -> EtaMinTheorem:
 
 
 def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
-    """The smallest price from which on an optimal agent is lazy somewhere; exact, also where Theorem 4 is not."""
+    """The smallest price from which on being lazy is better than control somewhere; exact, also where Theorem 4 is not.
+
+    Better means strictly: where lazy and control tie on a whole interval of prices, that interval does not count.
+    """
     default = LazyMDP(mdp, default_policy, 0.0).default_policy
     mdp.check_infinite_horizon()
     alive = ~mdp.absorbing
     if not alive.any():
         return 0.0
     line, eta = _never_lazy_optimum(mdp), 0.0
-    while True:
+    for _ in range(_MOST_STEPS):
         # Where being lazy, or another action, overtakes: gain(eta) = (x - V) - eta (z - Z) turns positive.
         lazy_at = _first_crossing(
             np.einsum("sa,sa->s", default, line.x) - line.value,
@@ -92,6 +98,7 @@ def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
         best = line.value - eta * line.steps - line.margin - eta * line.grain
         tied = line.x - eta * line.z >= best[:, None]
         line = _shortest(mdp, tied, line.margin)
+    raise ValueError(TOO_LONG)
 
 
 class _Line(NamedTuple):
@@ -121,17 +128,20 @@ def _never_lazy_optimum(mdp: MDP) -> _Line:
 
 
 def _shortest(mdp: MDP, allowed: NDArray[np.bool_], margin: float) -> _Line:
-    """Among policies that only take `allowed [S, A]` actions, all of the same value, the one absorbed soonest."""
+    """Among policies that only take `allowed [S, A]` actions, all of the same value up to `margin`, the shortest."""
     ones = np.where(mdp.absorbing[:, None], 0.0, np.ones(mdp.rewards.shape))
     action = allowed.argmax(axis=1)
     states = np.arange(mdp.n_states)
-    while True:
+    for _ in range(_MOST_STEPS):
         policy = np.eye(mdp.n_actions)[action]
         value, steps = policy_values(mdp, policy, np.stack([mdp.rewards[states, action], ones[:, 0]]))
         z = action_values(mdp, ones, steps)
         shorter = np.where(allowed, z, np.inf)
         grain = _RELATIVE_MARGIN * (1.0 + float(steps.max()))
+        if grain > 1e-2:  # a single step could not be told from none
+            raise ValueError(TOO_LONG)
         better = shorter.min(axis=1) < steps - grain
         if not better.any():
             return _Line(value, steps, action_values(mdp, mdp.rewards, value), z, margin, grain)
         action = np.where(better, shorter.argmin(axis=1), action)
+    raise ValueError(TOO_LONG)

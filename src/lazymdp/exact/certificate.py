@@ -24,16 +24,23 @@ from lazymdp.exact.evaluation import action_values, policy_values
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
+_EPS = float(np.finfo(float).eps)
+
 
 class Certificate:
     """Turns the range of `T v - v` into a proven bound on `V* - v`."""
 
     def __init__(self, lazy: LazyMDP) -> None:
         mdp = lazy.mdp
-        self._contraction = mdp.gamma * (1.0 + mdp.row_defect)
-        self._least = 0.0 if mdp.absorbing.any() else mdp.gamma * (1.0 - mdp.row_defect)
+        # How far rows of a lazy or controlled step may sum from 1: what was measured, and what rounding hid from it.
+        hidden = _EPS * (mdp.max_successors + mdp.n_actions + 4)
+        defect = mdp.row_defect + lazy.default_defect + mdp.row_defect * lazy.default_defect + hidden
+        self._contraction = mdp.gamma * (1.0 + defect)
+        self._least = 0.0 if mdp.absorbing.any() else mdp.gamma * (1.0 - defect)
         self._terms = mdp.max_successors + mdp.n_actions + 8
-        self._scale = mdp.max_reward + abs(lazy.eta)
+        dearest = 2.0 * mdp.max_reward / (1.0 - mdp.gamma) if mdp.gamma < 1.0 else np.inf
+        # Above that price control is never best, and its value never the one that counts.
+        self._scale = mdp.max_reward + min(abs(lazy.eta), dearest if lazy.eta > 0.0 else np.inf)
         self._lifetime = longest_life(mdp) if mdp.gamma == 1.0 else None
 
     def rounding(self, value: NDArray[np.float64]) -> float:
@@ -42,7 +49,7 @@ class Certificate:
         A sum of n products is off by at most n/2 eps times the sum of their sizes; `_terms` counts generously.
         """
         largest = max(float(value.max()), -float(value.min()))
-        return float(np.finfo(float).eps) * self._terms * (self._scale + largest)
+        return _EPS * self._terms * (self._scale + largest)
 
     def __call__(self, low: float, high: float, value: NDArray[np.float64]) -> tuple[float, float]:
         """Middle, and half the width, of the interval that holds `V* - v` where `low <= T v - v <= high`."""
@@ -56,7 +63,13 @@ class Certificate:
             return 0.0, np.inf
         upper = high / (1.0 - (self._contraction if high > 0.0 else self._least))
         lower = low / (1.0 - (self._contraction if low < 0.0 else self._least))
-        return 0.5 * (lower + upper), 0.5 * (upper - lower)
+        middle = 0.5 * (lower + upper)
+        return middle, 0.5 * (upper - lower) + 4.0 * _EPS * abs(middle)
+
+    def limit(self, low: float, high: float, value: NDArray[np.float64]) -> float:
+        """The error that double precision leaves, were `T v - v` the same in every state."""
+        middle = 0.5 * (low + high) if self._least > 0.0 else 0.0
+        return self(middle, middle, value)[1]
 
 
 def longest_life(mdp: MDP) -> float:

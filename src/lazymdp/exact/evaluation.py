@@ -33,7 +33,7 @@ TOO_LONG = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """Values of an augmented policy, each `[S]` and 0 in absorbing states.
 
@@ -59,7 +59,7 @@ def evaluate(lazy: LazyMDP, policy_plus: ArrayLike) -> Evaluation:
     """
     lazy.mdp.check_infinite_horizon()
     plus = lazy.check_policy_plus(policy_plus)
-    policy = plus[:, :-1] + plus[:, -1:] * lazy.default_policy
+    policy = lazy.effective_policy(plus)
     rewards = np.einsum("sa,sa->s", policy, lazy.mdp.rewards)
     control = 1.0 - plus[:, -1]
     base_value, count = policy_values(lazy.mdp, policy, np.stack([rewards, control]))
@@ -138,6 +138,8 @@ def solve_linear(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np
 
 def _iterate(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """BiCGSTAB, restarted on what is left until the residual is at rounding; None where it does not get there."""
+    if step.nnz >= np.iinfo(np.int32).max:
+        return None
     ends, columns = step.indptr.astype(np.int32), step.indices.astype(np.int32)
     solutions = []
     for b in rewards:

@@ -12,7 +12,7 @@ from lazymdp.exact.sweeps import over_states, rows_of
 from lazymdp.lazy import LazyMDP
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HorizonSolution:
     """An optimal solution over `H` steps; index `t` is the step, `H - t` steps are left there.
 
@@ -39,7 +39,7 @@ class HorizonSolution:
 
 def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
     """Solves a lazy-MDP over `horizon` steps by backward induction; gamma may be 1 for any model."""
-    if not isinstance(horizon, int | np.integer) or horizon < 1:
+    if not isinstance(horizon, int | np.integer) or isinstance(horizon, bool) or horizon < 1:
         raise ValueError(f"horizon is {horizon!r}, expected a whole number of steps, at least 1.")
     mdp, rows = lazy.mdp, rows_of(lazy)
     n_states, n_actions = mdp.n_states, mdp.n_actions
@@ -58,4 +58,4 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
         errors[t] = error
     control = (gap > lazy.eta + 2.0 * errors) & ~mdp.absorbing
     action[~control] = lazy.lazy_action
-    return HorizonSolution(value, q.reshape(horizon, n_states, n_actions), gap, control, action, error)
+    return HorizonSolution(value, q.reshape(horizon, n_states, n_actions), gap, control, action, float(errors.max()))

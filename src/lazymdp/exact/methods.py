@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lazymdp.exact import sweeps
 from lazymdp.exact.active import ActiveSet
 from lazymdp.exact.certificate import Certificate
-from lazymdp.exact.evaluation import policy_values
+from lazymdp.exact.evaluation import policy_line
 from lazymdp.exact.sweeps import PolicyRows, Rows, over_states, rows_of
 from lazymdp.lazy import LazyMDP
 
@@ -27,7 +27,7 @@ _SETTLED = 0.05
 """Share of choices that may still change for following them to pay."""
 
 _LOCAL_ROUNDS = 60
-"""Rounds of linear solves after which local policy iteration goes on with sweeps alone, which cannot fail."""
+"""Rounds of linear solves after which local policy iteration goes on with sweeps alone."""
 
 
 class Search:
@@ -56,7 +56,7 @@ class Search:
         _, error = self.certificate(low, high, self.value)
         if self.progress is not None:
             self.progress(self.iterations, error)
-        only_rounding = error <= 2.0 * self.certificate(0.0, 0.0, self.value)[1]
+        only_rounding = error <= 2.0 * self.certificate.limit(low, high, self.value)
         return error <= self.tol or only_rounding or self.exhausted
 
     @property
@@ -102,11 +102,9 @@ def policy_iteration(search: Search) -> str:
     previous = chosen.copy()
     out = np.empty_like(search.value)
     while True:
-        control = chosen >= 0
-        policy = lazy.default_policy.copy()
-        policy[control] = np.eye(mdp.n_actions)[chosen[control] % mdp.n_actions]
-        rewards = np.einsum("sa,sa->s", policy, mdp.rewards) - lazy.eta * control
-        search.value = policy_values(mdp, policy, rewards[None])[0]
+        action = np.where(chosen >= 0, chosen % mdp.n_actions, mdp.n_actions)
+        value, count = policy_line(mdp, lazy.default_policy, action)
+        search.value = value - lazy.eta * count
         low, high = search.backup(out, chosen)
         stuck = np.array_equal(chosen, previous) or high <= search.certificate.rounding(search.value)
         if search.done(low, high) or stuck:

@@ -35,14 +35,14 @@ Progress = Callable[[int, float], None]
 _BLOCK = 64
 """Steps collected before they are applied to the tableau."""
 
-_LARGEST_TABLEAU = 300_000_000
-"""Numbers in the largest tableau built, 2.4 GB."""
+_LARGEST_TABLEAU = 150_000_000
+"""Numbers in the largest tableau built, 1.2 GB, and as much again while it is filled."""
 
-_NO_SLOPE = 1e-10
+_NO_SLOPE = 1e-12
 """Relative size under which a slope counts as 0."""
 
 _SAME_PRICE = 1e-11
-"""Relative distance under which two breakpoints are one."""
+"""Distance, relative to the largest breakpoint, under which two of them are one, and one is 0."""
 
 
 @dataclass
@@ -162,12 +162,15 @@ class _Tableau:
     @property
     def start_count(self) -> float:
         """Expected controls of the policy from the start distribution."""
-        return float(-self._beta[-1])
+        return max(0.0, float(-self._beta[-1]))
 
     def next_gain(self) -> tuple[int, float]:
         """The slot that becomes better first on the way down, and the price; (-1, 0) if none does before 0."""
         alpha, beta = self._alpha[:-1], self._beta[:-1]
-        rising = beta > _NO_SLOPE * (1.0 + self._largest_count())
+        flat = _NO_SLOPE * (1.0 + self._largest_count())
+        if not flat < 1e-3:  # a single step of control could not be told from none
+            raise ValueError(TOO_LONG)
+        rising = beta > flat
         if not rising.any():
             return -1, 0.0
         crossing = np.divide(alpha, beta, out=np.full(alpha.size, -np.inf), where=rising)

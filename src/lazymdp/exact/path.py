@@ -16,6 +16,7 @@ single number only where the state, once lazy, stays lazy as the price grows. Th
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,12 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.exact.evaluation import policy_line
 from lazymdp.exact.parametric import Progress, Trace, exact_trace
-from lazymdp.exact.sandwich import certified_trace
+from lazymdp.exact.sandwich import certified_error, certified_trace
+from lazymdp.exact.solution import NotConverged
 from lazymdp.lazy import LazyMDP, check_eta
 from lazymdp.mdp import MDP
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BudgetedPolicy:
     """The best one can do within a budget of control: two policies and a weight.
 
@@ -49,7 +51,7 @@ class BudgetedPolicy:
     control_count: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class EtaPath:
     """Every optimal policy of a model and a default, for every price from 0 up.
 
@@ -64,7 +66,9 @@ class EtaPath:
         start_values: `[B+1]` value `V` of each optimal policy from the start distribution, without the price; entry
             `i` belongs to the prices between breakpoints `i - 1` and `i`.
         start_counts: `[B+1]` its expected discounted number of controls `K`; the value with the price is `V - eta K`.
-        tol: Proven sup-norm error of `value_at`; 0 for an exact path (rounding apart).
+        tol: Proven sup-norm error of `value_at`; 0 for an exact path (rounding apart). With a tolerance everything
+            else describes the policies found, which are optimal only up to it: fewer breakpoints than there are, each
+            where two of these policies meet.
     """
 
     mdp: MDP
@@ -196,8 +200,24 @@ def eta_path(
     mdp.check_infinite_horizon()
     if tol is not None and not tol > 0.0:
         raise ValueError(f"tol is {tol}, expected a positive number, or None for the exact path.")
-    trace = exact_trace(lazy, progress) if tol is None else certified_trace(lazy, tol, progress)
-    return _assemble(lazy, trace, 0.0 if tol is None else tol)
+    if tol is not None:
+        return _assemble(lazy, certified_trace(lazy, tol, progress), tol)
+    path = _assemble(lazy, exact_trace(lazy, progress), 0.0)
+    _check_bottom(lazy, path)
+    return path
+
+
+def _check_bottom(lazy: LazyMDP, path: EtaPath) -> None:
+    """Certifies the policy reached at price 0: an error made anywhere on the way down would show there."""
+    error = certified_error(lazy, path.value_at(0.0))
+    scale = 1.0 + lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
+    if not error <= 1e-6 * scale:
+        warnings.warn(
+            f"the path ends at price 0 with a policy that may be {error:.1e} below the optimum: rounding has been lost "
+            "on the way. Use tol= for a path with a proven error.",
+            NotConverged,
+            stacklevel=3,
+        )
 
 
 def _assemble(lazy: LazyMDP, trace: Trace, tol: float) -> EtaPath:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.evaluation import action_values
+from lazymdp.exact.evaluation import TOO_LONG, action_values
 from lazymdp.exact.methods import Search, local_policy_iteration, policy_iteration
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
@@ -54,6 +54,8 @@ def optimal_q(mdp: MDP) -> tuple[NDArray[np.float64], float]:
     (policy_iteration if mdp.n_states <= _EXACT_UP_TO else local_policy_iteration)(search)
     _, error = search.certificate(*search.backup(np.empty_like(search.value)), search.value)
     scale = max(mdp.max_reward, float(np.abs(search.value).max()))
+    if not error <= 1e-4 * scale:  # a tie could not be told from a difference
+        raise ValueError(TOO_LONG)
     return action_values(mdp, mdp.rewards, search.value), 4.0 * error + 1e-12 * scale
 
 

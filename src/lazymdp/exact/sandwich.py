@@ -7,6 +7,7 @@ in any state, the price at which the two policies' lines meet is solved too, and
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from lazymdp.exact.bounds import eta_max
 from lazymdp.exact.certificate import Certificate
 from lazymdp.exact.evaluation import policy_line
 from lazymdp.exact.parametric import Progress, Trace
-from lazymdp.exact.solution import solve
+from lazymdp.exact.solution import NotConverged, Solution, solve
 from lazymdp.exact.sweeps import over_states, rows_of
 from lazymdp.lazy import LazyMDP
 
@@ -49,19 +50,24 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
         found = _solve_at(lazy.with_eta(eta), 0.25 * tol, action)
         if progress is not None:
             progress(solved, eta)
+        if not found.error <= tol:
+            raise ValueError(
+                f"tol = {tol:g} cannot be certified at eta = {eta:g}: the best policy found is only proven to be "
+                f"within {found.error:.1e} of the optimum. Ask for a larger tol."
+            )
         return found
 
     def walk(high: _Point, low: _Point) -> Iterator[tuple[float, _Point]]:
         """From `high` down to `low`: the prices at which to change policy, and to which."""
-        meeting, gap = _gap(high, low, mdp.start)
-        if gap <= tol:
-            yield meeting, low
-            return
-        middle = point(meeting)
-        if middle.error > tol:
-            raise ValueError(f"tol = {tol:g} cannot be certified at eta = {meeting:g}: error {middle.error:.2e}.")
-        yield from walk(high, middle)
-        yield from walk(middle, low)
+        pending = [(high, low)]  # a stack, not recursion: paths can be long
+        while pending:
+            above, below = pending.pop()
+            meeting, gap = _gap(above, below, mdp.start)
+            if gap <= tol or not below.eta < meeting < above.eta:
+                yield meeting, below
+            else:
+                middle = point(meeting)
+                pending += [(middle, below), (above, middle)]
 
     top = eta_max(mdp, lazy.default_policy)
     high = point(top, np.full(mdp.n_states, mdp.n_actions))
@@ -76,16 +82,39 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
     return trace
 
 
+def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
+    """How far `value [S]` can be below the optimum at the price of `lazy`, proven by one sweep."""
+    none = np.empty(0, dtype=np.int64)
+    low, high = over_states(sweeps.backup, rows_of(lazy), value, np.empty_like(value), none)
+    middle, width = Certificate(lazy)(low, high, value)
+    return max(0.0, middle + width)
+
+
 def _solve_at(lazy: LazyMDP, tol: float, action: NDArray[np.int64] | None) -> _Point:
     """Solves at one price (or takes the policy given) and certifies the policy's own value."""
-    if action is None:
-        action = solve(lazy, tol * (1.0 - lazy.mdp.gamma)).action
+    if action is not None:
+        return _point(lazy, action)
+    for solver_tol in (tol * (1.0 - lazy.mdp.gamma), 1e-3 * tol * (1.0 - lazy.mdp.gamma)):
+        if solver_tol > 0.0:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotConverged)  # what counts is the policy's own certificate
+                found = _point(lazy, _greedy(solve(lazy, solver_tol), lazy))
+            if found.error <= tol:
+                return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        return _point(lazy, _greedy(solve(lazy, tol, method="policy_iteration"), lazy))
+
+
+def _greedy(solution: Solution, lazy: LazyMDP) -> NDArray[np.int64]:
+    """The greedy policy itself, without the caution of `Solution.action`."""
+    control = (solution.lazy_gap > lazy.eta) & ~lazy.mdp.absorbing
+    return np.where(control, solution.q.argmax(axis=1), lazy.lazy_action)
+
+
+def _point(lazy: LazyMDP, action: NDArray[np.int64]) -> _Point:
     value, count = policy_line(lazy.mdp, lazy.default_policy, action)
-    plus = value - lazy.eta * count
-    none = np.empty(0, dtype=np.int64)
-    low, high = over_states(sweeps.backup, rows_of(lazy), plus, np.empty_like(plus), none)
-    middle, width = Certificate(lazy)(low, high, plus)
-    return _Point(lazy.eta, action, value, count, max(0.0, middle + width))
+    return _Point(lazy.eta, action, value, count, certified_error(lazy, value - lazy.eta * count))
 
 
 def _gap(high: _Point, low: _Point, start: NDArray[np.float64]) -> tuple[float, float]:

@@ -31,7 +31,7 @@ class NotConverged(UserWarning):
     """The solver stopped before the error bound reached the tolerance."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """An optimal solution of a lazy-MDP, up to `error_bound`.
 
@@ -41,7 +41,8 @@ class Solution:
         lazy_gap: `[S]` `max_a q - q . default`.
         control: `[S]` bool, where the agent takes control: where the gap is *proven* larger than eta. A tie is lazy,
             and so is what cannot be told from a tie within the error bound.
-        action: `[S]` int, what the agent does; `A` is lazy.
+        action: `[S]` int, what the agent does; `A` is lazy. Where a tie cannot be told, being lazy costs at most four
+            times gamma `error_bound` a step.
         converged: Whether `error_bound <= tol`.
         residual: Largest `|T v - v|` of the values the bound was computed from.
         error_bound: Proven bound on `|value - V_+*|` in every state.
@@ -133,12 +134,12 @@ def _finish(search: Search, method: str) -> Solution:
     elif mdp.absorbing.any():
         np.add(value, shift, out=value, where=~mdp.absorbing)
         over_states(sweeps.action_values, search.rows, value, q, gap, action)
-    else:  # every row sums to 1, so that shifting all values shifts all of q
+    else:  # rows sum to 1, up to what the bound allows for: shifting all values shifts all of q
         value += shift
         q += mdp.gamma * shift
     converged = error <= search.tol
     if not converged:
-        limit = search.certificate(0.0, 0.0, value)[1]
+        limit = search.certificate.limit(low, high, value)
         more = f"ask for tol >= {2.0 * limit:.1e}" if error <= 4.0 * limit else "allow more with max_iterations"
         warnings.warn(
             f"{method} stopped after {search.iterations} iterations with a proven error of {error:.2e}, above "

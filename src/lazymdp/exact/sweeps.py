@@ -21,6 +21,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp import cores
 from lazymdp.lazy import LazyMDP
 
 _PARALLEL_FROM = 200_000
@@ -102,7 +103,7 @@ def backup(rows: Rows, value: Any, out: Any, chosen: Any, begin: int, end: int) 
         control = best - rows.eta > lazy
         new = best - rows.eta if control else lazy
         if chosen.size:
-            chosen[state] = best_row if control else -1
+            chosen[state] = np.int64(best_row) if control else -1
         change = new - value[state]
         low = min(low, change)
         high = max(high, change)
@@ -183,18 +184,20 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, action: Any, begin: 
             for a in range(n_actions):
                 q[first + a] = 0.0
             continue
-        best, best_action = -np.inf, np.uint64(0)
+        best, lazy = -np.inf, 0.0
+        best_action: Any = np.uint64(0)  # mixing signed and unsigned would make it a float
         for a in range(n_actions):
-            x = rows.rewards[first + a] - rows.eta + rows.gamma * expect(rows, value, first + a)
-            q[first + a] = x
+            x = rows.rewards[first + a] + rows.gamma * expect(rows, value, first + a)
+            lazy += rows.default[first + a] * x
+            q[first + a] = x - rows.eta
             if x > best:
                 best, best_action = x, a
         action[state] = best_action
         shortfall = 0.0
         for a in range(n_actions):
-            shortfall += rows.default[first + a] * (best - q[first + a])
+            shortfall += rows.default[first + a] * (best - rows.eta - q[first + a])
         gap[state] = shortfall
-        change = max(best, best - shortfall + rows.eta) - value[state]
+        change = max(best - rows.eta, lazy) - value[state]
         low = min(low, change)
         high = max(high, change)
     return low, high
@@ -203,10 +206,11 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, action: Any, begin: 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     """Threads for the sweeps, started on first use; a forked child, which has none of them, starts its own."""
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)) - 1, thread_name_prefix="lazymdp")
+    return ThreadPoolExecutor(cores.available() - 1, thread_name_prefix="lazymdp")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def over_states(
@@ -221,7 +225,7 @@ def over_states(
     """
     n_states = rows.absorbing.size
     entries = rows.data.size if isinstance(rows, Rows) else rows.columns.size
-    threads = min(len(os.sched_getaffinity(0)), 1 + entries // _PARALLEL_FROM)
+    threads = min(cores.available(), 1 + entries // _PARALLEL_FROM)
     if threads == 1:
         low, high = sweep(rows, *arrays, 0, n_states)
     else:

@@ -13,7 +13,6 @@ from lazymdp.exact.evaluation import evaluate as evaluate_policy
 from lazymdp.exact.evaluation import policy_transitions, solve_linear, steps_to_absorption
 from lazymdp.lazy import LazyMDP
 
-
 _NEVER = 1e-14
 """Probability under which a move counts as impossible: it would be lost in rounding."""
 
@@ -43,7 +42,7 @@ def lazy_frequency(lazy: LazyMDP, policy_plus: ArrayLike) -> LazyFrequency:
     """
     mdp = lazy.mdp
     plus = lazy.check_policy_plus(policy_plus)
-    if mdp.start[mdp.absorbing].sum() == 1.0:
+    if not mdp.start[~mdp.absorbing].any():
         raise ValueError("every start state is absorbing: no step is ever taken, so there is no frequency.")
     policy = lazy.effective_policy(plus)
     steps = mdp.start_average(steps_to_absorption(mdp, policy))

@@ -23,6 +23,8 @@ def importance_advice(q: ArrayLike) -> NDArray[np.float64]:
 
 def _checked(q: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(q, dtype=np.float64)
+    if np.isnan(values).any():
+        raise ValueError(f"q is nan at {tuple(int(i) for i in np.argwhere(np.isnan(values))[0])}, expected numbers.")
     if values.ndim == 0 or values.shape[-1] == 0:
         raise ValueError(f"q has shape {values.shape}, expected [..., A] with at least one action.")
     return values

@@ -1,0 +1,305 @@
+"""Tabular Q-learning and SARSA in lazy-MDPs: Section 6.3 of the paper, many seeds and prices in one call.
+
+Two ways to learn the same thing, `backup="augmented"` (the paper's, A + 1 columns) and `backup="structured"` (A
+columns, the value of being lazy derived, every executed action updated); see `lazymdp.learn.steps`. With `lazy=False`
+there is no lazy action and no price: plain Q-learning or SARSA.
+
+Rewards of a model are the expected ones of a state and action. On an environment that carries no model the same
+updates are made from its own steps, in Python and thus slower.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lazymdp import cores
+from lazymdp.lazy import check_eta, check_table
+from lazymdp.learn import steps
+from lazymdp.learn.steps import MAX, SAMPLED, Rule, Table, new_table
+from lazymdp.learn.worlds import as_model, check_event, play, sizes, world_of
+from lazymdp.mdp import MDP
+
+Progress = Callable[[int, int], None]
+"""Called with the episodes done and the episodes in all, over all runs."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+BACKUPS = ("structured", "augmented")
+
+
+@dataclass(frozen=True)
+class TabularResult:
+    """What was learned: one run per price and seed, `E` prices and `N` seeds.
+
+    Attributes:
+        etas: `[E]` prices.
+        seeds: `[N]` seeds.
+        q: `[E, N, S, C]` values learned. `C` is A, or A + 1 for the augmented backup, whose last column is the value
+            of being lazy. Control columns include the price.
+        visits: `[E, N, S, C]` number of updates of each.
+        action: `[E, N, S]` the greedy choice; `A` is lazy, and a tie is lazy.
+        episode: `[P]` number of episodes played at each point of the curves.
+        score: `[E, N, P]` mean reward of an episode, price excluded, since the point before.
+        control_frequency: `[E, N, P]` share of steps in which the agent took control, since the point before.
+        episode_length: `[E, N, P]` mean steps of an episode, since the point before.
+        occupancy: `[E, N, S]` share of steps spent in each state since the last point but one: at the end of training.
+        occupancy_before: `[E, N, S]` likewise, of the steps before the event; zeros where no event was given.
+        steps: Steps of the environment in all runs together.
+    """
+
+    etas: NDArray[np.float64]
+    seeds: NDArray[np.int64]
+    q: NDArray[np.float64]
+    visits: NDArray[np.int64]
+    action: NDArray[np.int64]
+    episode: NDArray[np.int64]
+    score: NDArray[np.float64]
+    control_frequency: NDArray[np.float64]
+    episode_length: NDArray[np.float64]
+    occupancy: NDArray[np.float64]
+    occupancy_before: NDArray[np.float64]
+    steps: int
+
+    def __repr__(self) -> str:
+        last = ", ".join(
+            f"eta {eta:g}: score {score:.3g}, control {control:.1%}"
+            for eta, score, control in zip(
+                self.etas, self.score[..., -1].mean(axis=1), self.control_frequency[..., -1].mean(axis=1), strict=True
+            )
+        )
+        return f"TabularResult({self.seeds.size} seeds, {self.steps:,} steps; at the end {last})"
+
+
+def _takes_arguments_of(model: Callable[_P, _R]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
+    """Gives a function the signature of another, for help and type checkers."""
+
+    def dress(function: Callable[..., _R]) -> Callable[_P, _R]:
+        return functools.update_wrapper(function, model, assigned=("__annotations__", "__wrapped__"), updated=())
+
+    return dress
+
+
+def q_learning(
+    source: MDP | gym.Env[Any, Any],
+    default_policy: ArrayLike | None = None,
+    eta: float | Sequence[float] = 0.0,
+    *,
+    gamma: float = 0.99,
+    alpha: float = 0.5,
+    alpha_power: float = 0.0,
+    epsilon: float = 0.1,
+    final_epsilon: float = 0.0,
+    episodes: int = 100_000,
+    max_steps: int = 1_000,
+    seed: int | Sequence[int] = 0,
+    lazy: bool = True,
+    backup: str = "structured",
+    points: int = 100,
+    event: ArrayLike | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    _target: int = MAX,
+) -> TabularResult:
+    """Q-learning: learns the optimal values of a lazy-MDP from samples.
+
+    Args:
+        source: A model, or an environment with Discrete observations and actions.
+        default_policy: `[S, A]` what acts when the agent is lazy; uniform if not given.
+        eta: Price of a step of control, or several.
+        gamma: Discount; a model's own discount is used for an `MDP`.
+        alpha: Step size.
+        alpha_power: The step size falls as `alpha / n**alpha_power` with the number of updates `n` of an entry; between
+            0.5 and 1 the values converge, 0 keeps it constant as in the paper.
+        epsilon: Probability of a random choice in the first episode; it falls linearly ...
+        final_epsilon: ... to this in the last.
+        episodes: Number of episodes.
+        max_steps: Steps after which an episode is cut off.
+        seed: Seed, or several; each gives a run of its own for each price.
+        lazy: False leaves the lazy action and the price out.
+        backup: `"structured"` or `"augmented"`.
+        points: Points of the learning curves.
+        event: `[S]` bool, the states at which something has happened (the key is held): `occupancy_before` counts what
+            comes earlier in an episode.
+        workers: Runs at the same time; one per core if not given. Results do not depend on it.
+        progress: Called now and then with the episodes done and in all.
+    """
+    model = as_model(source, gamma)
+    n_states, n_actions = sizes(model)
+    default = check_table(
+        np.full((n_states, n_actions), 1.0 / n_actions) if default_policy is None else default_policy,
+        (n_states, n_actions),
+        "default_policy",
+    )
+    etas = np.array([check_eta(price) for price in np.atleast_1d(np.asarray(eta, dtype=float))])
+    seeds = np.atleast_1d(np.asarray(seed, dtype=np.int64))
+    _check_settings(gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps, points, backup)
+    structured = backup == "structured"
+    rules = [
+        Rule(
+            default.reshape(-1),
+            np.cumsum(default, axis=1).reshape(-1),
+            bool((default == default[0, 0]).all()),
+            model.gamma if isinstance(model, MDP) else gamma,
+            float(price) if lazy else 0.0,
+            alpha,
+            alpha_power,
+            lazy,
+            structured or not lazy,
+            _target,
+        )
+        for price in etas
+    ]
+    schedule = Schedule(episodes, max_steps, epsilon, final_epsilon, min(points, episodes))
+    n_columns = n_actions + (lazy and not structured)
+    runs = train_runs(model, rules, seeds, n_columns, schedule, event, workers, progress)
+    return _collect(runs, etas, seeds, schedule)
+
+
+@_takes_arguments_of(q_learning)
+def sarsa(*args: Any, **kwargs: Any) -> TabularResult:
+    """SARSA: as `q_learning`, but a step counts what the agent does next, exploration included."""
+    return q_learning(*args, **kwargs, _target=SAMPLED)
+
+
+class Schedule(NamedTuple):
+    """How long a run is and how its exploration falls."""
+
+    episodes: int
+    max_steps: int
+    epsilon: float
+    final_epsilon: float
+    points: int
+
+    @property
+    def edges(self) -> NDArray[np.int64]:
+        """`[P+1]` episodes at which the points of the curves begin and end."""
+        return np.linspace(0, self.episodes, self.points + 1).astype(np.int64)
+
+    @property
+    def epsilon_step(self) -> float:
+        """By how much epsilon falls from one episode to the next."""
+        return (self.epsilon - self.final_epsilon) / max(1, self.episodes - 1)
+
+
+class Run(NamedTuple):
+    """One run: its table, its curves `[P]`, and where it was at the end `[S]`."""
+
+    table: Table
+    score: NDArray[np.float64]
+    controls: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    occupancy: NDArray[np.int64]
+    before: NDArray[np.int64]
+
+
+def train_runs(
+    model: MDP | gym.Env[Any, Any], rules: Sequence[Rule], seeds: NDArray[np.int64], n_columns: int, schedule: Schedule,
+    event: ArrayLike | None, workers: int | None, progress: Progress | None, with_steps: bool = False,
+) -> list[list[Run]]:  # fmt: skip
+    """Every rule with every seed, spread over the cores; the result does not depend on how many there are."""
+    n_states, _ = sizes(model)
+    mask = check_event(event, n_states)
+    world = world_of(model, mask) if isinstance(model, MDP) else None
+    edges, lock, done = schedule.edges, threading.Lock(), 0
+    total, stopped = len(rules) * seeds.size * schedule.episodes, threading.Event()
+
+    def run(rule: Rule, seed: int) -> Run:
+        nonlocal done
+        table = new_table(n_states, n_columns, rule, seed, with_steps)
+        curves = np.zeros((3, schedule.points))
+        nowhere = np.zeros(0, dtype=np.int64)
+        occupancy, before = np.zeros(n_states, dtype=np.int64), np.zeros(n_states if mask.size else 0, dtype=np.int64)
+        env = model if isinstance(model, MDP) else copy.deepcopy(model)  # runs side by side need envs of their own
+        for point in range(schedule.points):
+            if stopped.is_set():
+                break
+            count = int(edges[point + 1] - edges[point])
+            last = point == schedule.points - 1
+            now = schedule.epsilon - edges[point] * schedule.epsilon_step
+            where = (occupancy, before) if last else (nowhere, nowhere)
+            told = (count, schedule.max_steps, float(now), schedule.epsilon_step)
+            if world is not None:
+                curves[:, point] = steps.episodes(world, rule, table, *told, *where)
+            elif not isinstance(env, MDP):
+                curves[:, point] = play(env, rule, table, *told, *where, mask, seed if point == 0 else None)
+            with lock:
+                done += count
+                if progress is not None:
+                    progress(done, total)
+        score, controls, length = curves
+        return Run(table, score, controls.astype(np.int64), length.astype(np.int64), occupancy, before)
+
+    with ThreadPoolExecutor(workers or cores.available()) as pool:
+        futures = [[pool.submit(run, rule, int(seed)) for seed in seeds] for rule in rules]
+        try:
+            return [[future.result() for future in row] for row in futures]
+        except BaseException:
+            stopped.set()  # an error or Ctrl-C: let the others end at their next point
+            for future in (f for row in futures for f in row):
+                future.cancel()
+            raise
+
+
+def _collect(
+    runs: list[list[Run]], etas: NDArray[np.float64], seeds: NDArray[np.int64], schedule: Schedule
+) -> TabularResult:
+    """Puts the runs side by side."""
+
+    def stack(pick: Callable[[Run], NDArray[Any]]) -> NDArray[Any]:
+        return np.array([[pick(run) for run in row] for row in runs])
+
+    count = np.diff(schedule.edges)
+    length = stack(lambda run: run.steps)
+    action = stack(lambda run: run.table.greedy)
+    q = stack(lambda run: run.table.q)
+    control_columns = q[..., : runs[0][0].table.q.shape[1]]
+    return TabularResult(
+        etas,
+        seeds,
+        q,
+        stack(lambda run: run.table.visits),
+        np.where(action == steps.TIED, control_columns.argmax(axis=-1), action).astype(np.int64),
+        schedule.edges[1:],
+        stack(lambda run: run.score) / count,
+        stack(lambda run: run.controls) / np.maximum(length, 1),
+        length / count,
+        _shares(stack(lambda run: run.occupancy)),
+        _shares(stack(lambda run: run.before)),
+        int(length.sum()),
+    )
+
+
+def _shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1)
+
+
+def _check_settings(
+    gamma: float, alpha: float, alpha_power: float, epsilon: float, final_epsilon: float, episodes: int, max_steps: int,
+    points: int, backup: str,
+) -> None:  # fmt: skip
+    """Refuses what cannot be meant, before any long work starts."""
+    for name, number in (("gamma", gamma), ("epsilon", epsilon), ("final_epsilon", final_epsilon)):
+        if not 0.0 <= number <= 1.0:
+            raise ValueError(f"{name} is {number}, expected a number between 0 and 1.")
+    if not 0.0 < alpha <= 1.0:
+        raise ValueError(f"alpha is {alpha}, expected a step size above 0, at most 1.")
+    if not 0.0 <= alpha_power <= 1.0:
+        raise ValueError(f"alpha_power is {alpha_power}, expected a number between 0 (constant step size) and 1.")
+    if final_epsilon > epsilon:
+        raise ValueError(f"final_epsilon is {final_epsilon}, above epsilon = {epsilon}: exploration falls, not grows.")
+    for name, whole in (("episodes", episodes), ("max_steps", max_steps), ("points", points)):
+        if whole < 1:
+            raise ValueError(f"{name} is {whole}, expected at least 1.")
+    if backup not in BACKUPS:
+        raise ValueError(f"backup is {backup!r}, expected one of {', '.join(map(repr, BACKUPS))}.")
