@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip's own warnings about this machine's package sources are not ours to show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint types pytest format bench pictures clean
+.PHONY: demo test lint types pytest test-interop format bench pictures clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_worlds.py demo
@@ -20,7 +20,11 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/dev
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --ignore=tests/interop
+
+# With Stable-Baselines3 (its models as defaults, its learners on top) and ale_py's vector environment: two minutes.
+test-interop: $(VENV)/interop
+	$(BIN)/pytest -n 2 tests/interop tests/test_vector_wrappers.py
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
@@ -49,3 +53,8 @@ $(VENV)/core: pyproject.toml | $(VENV)/bin/python
 $(VENV)/dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e '.[dev]'
 	touch $@ $(VENV)/core
+
+$(VENV)/interop: pyproject.toml $(VENV)/dev
+	$(PIP) install torch==2.13.0
+	$(PIP) install -e '.[dev,sb3]' 'ale-py>=0.11'
+	touch $@

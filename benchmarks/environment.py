@@ -10,6 +10,7 @@ Only the standard library may be imported here: this runs before anything is ins
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -26,6 +27,8 @@ STAMP = VENV / "installed.json"
 
 def enter() -> None:
     """Installs what is missing and re-executes the running script inside the environment."""
+    if multiprocessing.parent_process() is not None:
+        return  # a worker of a run that has checked already
     if not _is_current():
         _install()
     if Path(sys.prefix).resolve() != VENV.resolve():

@@ -46,7 +46,7 @@ def random_model(
     absorbing[n_states - n_absorbing :] = True
     transitions[absorbing] = np.eye(n_states)[absorbing][:, None]
     rewards[absorbing] = 0.0
-    loops = np.einsum("sas->sa", transitions) == 1.0
+    loops = np.einsum("sas->sa", transitions) > 1.0 - 1e-9
     absorbing |= (loops & (rewards == 0.0)).all(axis=1)  # whole rewards make some states absorbing by chance
     start = rng.random(n_states)
     start[n_states - n_absorbing :] = 0.0

@@ -59,22 +59,40 @@ def test_any_model_is_solved_or_the_failure_is_said(model, eta, method):
         assert any(issubclass(w.category, lz.NotConverged) for w in caught)
 
 
+def finite(*values):
+    return all(np.isfinite(np.asarray(value)).all() for value in values)
+
+
 @settings(max_examples=100)
 @given(rough_models())
-def test_bounds_and_path_of_any_model(model):
+def test_bounds_path_and_measures_of_any_model(model):
+    """Each question is answered with numbers, or refused with a reason."""
     transitions, rewards, gamma, default = model
-    rewards = np.clip(rewards, -1e6, 1e6)
-    try:
-        mdp = lz.MDP(transitions, rewards, min(gamma, 0.9999))
-    except ValueError:
-        return
-    top, bottom = lz.eta_max(mdp, default), lz.eta_min(mdp, default)
-    assert np.isfinite(top)
-    assert np.isfinite(bottom)
-    assert bottom >= 0.0
-    path = lz.eta_path(mdp, default)
-    assert np.isfinite(path.breakpoints).all()
-    assert np.isfinite(path.value_at(0.5 * top)).all()
-    if not mdp.absorbing.all():
-        lazy = lz.LazyMDP(mdp, default, 0.0)
-        assert 0.0 <= lz.lazy_frequency(lazy, path.action_at(0.5 * top)).long_run <= 1.0 + 1e-9
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lz.NotConverged)
+        warnings.simplefilter("error", RuntimeWarning)  # numpy's overflow and invalid value
+        try:
+            mdp = lz.MDP(transitions, np.clip(rewards, -1e90, 1e90), gamma)
+            top, bottom = lz.eta_max(mdp, default), lz.eta_min(mdp, default)
+            path = lz.eta_path(mdp, default)
+            lazy = lz.LazyMDP(mdp, default, 0.5 * top)
+            action = path.action_at(lazy.eta)
+            assert finite(top, bottom, path.breakpoints, path.value_at(lazy.eta), path.start_values, path.start_counts)
+            assert bottom >= 0.0
+            found = lz.evaluate(lazy, action)
+            assert finite(found.value, found.base_value, found.control_cost, found.control_count)
+            assert finite(lz.policies.optimal(mdp), lz.policies.second_best(mdp))
+            plan = path.for_budget(0.5 * path.start_counts[0])
+            assert finite(plan.value, plan.control_count, plan.weight)
+            if not mdp.absorbing.all():
+                assert 0.0 <= lz.lazy_frequency(lazy, action).long_run <= 1.0 + 1e-9
+        except ValueError as error:
+            assert len(str(error)) > 20
+
+
+@given(rough_models(), st.integers(1, 4), st.floats(-1e90, 1e90))
+def test_horizons_of_any_model(model, horizon, eta):
+    transitions, rewards, gamma, default = model
+    lazy = lz.LazyMDP(lz.MDP(transitions, np.clip(rewards, -1e90, 1e90), gamma), default, eta)
+    found = lz.solve(lazy, horizon=horizon)
+    assert finite(found.value, found.q, found.lazy_gap, found.error_bound)

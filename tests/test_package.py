@@ -23,6 +23,7 @@ ORDER = [
     "mdp",
     "envs",
     "lazy",
+    "default_forms",
     "defaults",
     "wrappers",
     "vector_wrappers",

@@ -17,7 +17,7 @@ def small():
     return model.mdp, model.default
 
 
-DECAYING = dict(alpha=1.0, alpha_power=0.7, epsilon=0.5, final_epsilon=0.5)
+DECAYING = dict(alpha=1.0, alpha_power=0.6, epsilon=0.5, final_epsilon=0.5)
 
 
 @pytest.mark.parametrize("backup", ["augmented", "structured"])
@@ -25,13 +25,13 @@ DECAYING = dict(alpha=1.0, alpha_power=0.7, epsilon=0.5, final_epsilon=0.5)
 def test_q_learning_finds_the_exact_values(backup, eta):
     mdp, default = small()
     exact = lz.solve(lz.LazyMDP(mdp, default, eta))
-    found = q_learning(mdp, default, eta, episodes=100_000, backup=backup, **DECAYING)
+    found = q_learning(mdp, default, eta, episodes=400_000, backup=backup, **DECAYING)
     alive = ~mdp.absorbing
     q = found.q[0, 0]
-    np.testing.assert_allclose(q[alive, : mdp.n_actions], exact.q[alive], atol=0.04)
+    np.testing.assert_allclose(q[alive, : mdp.n_actions], exact.q[alive], atol=0.06)
     if backup == "augmented":
         lazy_value = (default * exact.q).sum(axis=1) + eta
-        np.testing.assert_allclose(q[alive, -1], lazy_value[alive], atol=0.04)
+        np.testing.assert_allclose(q[alive, -1], lazy_value[alive], atol=0.06)
     clear = alive & (np.abs(exact.lazy_gap - eta) > 0.1)
     np.testing.assert_array_equal(found.action[0, 0][clear] < mdp.n_actions, exact.control[clear])
 
@@ -48,22 +48,26 @@ def test_both_backups_converge_on_both_worlds(world, eta, scale, backup):
     default = lz.policies.uniform(mdp)
     exact = lz.solve(lz.LazyMDP(mdp, default, eta))
     found = q_learning(
-        mdp, default, eta, alpha=1.0, alpha_power=0.6, epsilon=0.7, final_epsilon=0.7, episodes=150_000, backup=backup
+        mdp, default, eta, alpha=1.0, alpha_power=0.5, epsilon=0.7, final_epsilon=0.7, episodes=400_000, backup=backup
     )
     alive = ~mdp.absorbing
     error = np.abs(found.q[0, 0, alive, :4] - exact.q[alive]).max() / scale
-    assert error < 0.05
+    assert error < 0.01
 
 
-def test_structured_needs_fewer_samples_than_augmented():
-    """The same number of steps, mean error of the control values over ten seeds: half of it or less."""
+def test_structured_learns_more_from_the_same_steps():
+    """The paper's step size, 10,000 episodes, ten seeds: the structured backup's error is a tenth or less."""
     mdp = exact_start(lz.MDP.from_gymnasium(KeyDoorTreasure(), 0.99))
     exact = lz.solve(lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.03))
-    alive, error = ~mdp.absorbing, {}
+    alive, error, steps = ~mdp.absorbing, {}, {}
     for backup in ("augmented", "structured"):
-        found = q_learning(mdp, None, 0.03, episodes=3_000, seed=range(10), backup=backup, **DECAYING)
+        found = q_learning(
+            mdp, None, 0.03, alpha=0.5, epsilon=0.5, final_epsilon=0.5, episodes=10_000, seed=range(10), backup=backup
+        )
         error[backup] = np.abs(found.q[0][:, alive, :4] - exact.q[alive]).mean()
-    assert error["structured"] < 0.5 * error["augmented"]
+        steps[backup] = found.steps
+    assert error["structured"] < 0.1 * error["augmented"]
+    assert steps["structured"] < 1.2 * steps["augmented"]
 
 
 def test_plain_q_learning_is_the_base_optimum():
@@ -71,7 +75,7 @@ def test_plain_q_learning_is_the_base_optimum():
     exact = lz.solve(lz.LazyMDP(mdp, default, 0.0))
     found = q_learning(mdp, lazy=False, episodes=100_000, **DECAYING)
     alive = ~mdp.absorbing
-    np.testing.assert_allclose(found.q[0, 0][alive], exact.q[alive], atol=0.04)
+    np.testing.assert_allclose(found.q[0, 0][alive], exact.q[alive], atol=0.06)
     assert found.q.shape[-1] == mdp.n_actions
     np.testing.assert_array_equal(found.control_frequency, 1.0)
 

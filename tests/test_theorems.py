@@ -14,7 +14,7 @@ prices = st.sampled_from([-0.3, 0.0, 0.01, 0.1, 0.5, 2.0])
 
 
 def close(found, expected, model, tolerance=1e-9):
-    scale = (1.0 + np.abs(np.asarray(expected)).max()) / (1.0 - model.gamma)
+    scale = (1.0 + np.abs(np.asarray(expected)).max(initial=0.0)) / (1.0 - model.gamma)
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
 
 

@@ -7,6 +7,8 @@ price eta whenever the agent acts itself. The optimal agent takes control only w
 from typing import Any
 
 from lazymdp import envs as envs
+from lazymdp import learn as learn
+from lazymdp.defaults import DefaultPolicy, Mixture
 from lazymdp.exact import policies as policies
 from lazymdp.exact.bounds import EtaMinTheorem, eta_max, eta_min, eta_min_theorem
 from lazymdp.exact.evaluation import Evaluation, evaluate, steps_to_absorption
@@ -17,18 +19,24 @@ from lazymdp.lazy import LazyMDP, lazy_gap
 from lazymdp.mdp import MDP
 from lazymdp.measure.frequency import LazyFrequency, lazy_frequency
 from lazymdp.measure.importance import action_gap, importance_advice
+from lazymdp.vector_wrappers import LazyVectorAction
+from lazymdp.wrappers import LazyAction
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MDP",
     "BudgetedPolicy",
+    "DefaultPolicy",
     "EtaMinTheorem",
     "EtaPath",
     "Evaluation",
     "HorizonSolution",
+    "LazyAction",
     "LazyFrequency",
     "LazyMDP",
+    "LazyVectorAction",
+    "Mixture",
     "NotConverged",
     "Solution",
     "action_gap",
@@ -41,6 +49,7 @@ __all__ = [
     "importance_advice",
     "lazy_frequency",
     "lazy_gap",
+    "learn",
     "policies",
     "show",
     "solve",

@@ -68,7 +68,7 @@ def estimate_eta_max(
     *,
     gamma: float = 0.99,
     alpha: float = 1.0,
-    alpha_power: float = 0.7,
+    alpha_power: float = 0.5,
     epsilon: float = 0.2,
     episodes: int = 20_000,
     max_steps: int = 1_000,
@@ -108,7 +108,7 @@ def estimate_eta_min(
     *,
     gamma: float = 0.99,
     alpha: float = 1.0,
-    alpha_power: float = 0.7,
+    alpha_power: float = 0.5,
     epsilon: float = 0.5,
     episodes: int = 20_000,
     max_steps: int = 1_000,
@@ -145,4 +145,6 @@ def _rule(
     default = check_table(given, shape, "default_policy")
     used = model.gamma if isinstance(model, MDP) else gamma
     sums, uniform = np.cumsum(default, axis=1).reshape(-1), bool((default == default[0, 0]).all())
-    return model, Rule(default.reshape(-1), sums, uniform, used, 0.0, alpha, alpha_power, lazy, True, target)
+    return model, Rule(
+        np.uint64(shape[1]), default.reshape(-1), sums, uniform, used, 0.0, alpha, alpha_power, lazy, True, target
+    )

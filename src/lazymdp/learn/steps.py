@@ -51,6 +51,7 @@ class World(NamedTuple):
 class Rule(NamedTuple):
     """How it is learned."""
 
+    n_actions: np.uint64  # A; a division in every step would be felt
     default: NDArray[np.float64]  # [S*A]
     default_sums: NDArray[np.float64]  # [S*A] running sums in each state
     uniform: bool  # the default is uniform: drawing from it needs no search
@@ -76,8 +77,7 @@ class Table(NamedTuple):
 
 def new_table(n_states: int, n_columns: int, rule: Rule, seed: int, with_steps: bool = False) -> Table:
     """An empty table: all values 0, the random stream at its start."""
-    n_actions = rule.default.size // n_states
-    shape = (n_states, n_actions) if with_steps else (0, 0)
+    shape = (n_states, int(rule.n_actions)) if with_steps else (0, 0)
     table = Table(
         np.zeros((n_states, n_columns)),
         np.zeros(shape),
@@ -133,44 +133,55 @@ def below(bits: Any, count: Any) -> Any:
     return ((bits & _LOW) * count) >> _TWO32
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def default_action(rule: Rule, state: Any, n_actions: Any, bits: Any) -> Any:
-    """An action of the default policy, from the lower 32 bits."""
-    if rule.uniform:
-        return below(bits, n_actions)
-    begin = state * n_actions
-    return search(rule.default_sums, begin, begin + n_actions, np.float64(bits & _LOW) / 4294967296.0) - begin
+# The functions below take plain arrays, not the tuples above: reading an array out of a tuple inside a loop counts
+# references, which makes a step ten times slower.
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def choose(table: Table, rule: Rule, state: Any, explore_below: Any) -> Any:
+def choose(
+    q: Any,
+    greedy: Any,
+    stream: Any,
+    default_sums: Any,
+    uniform: Any,
+    lazy: Any,
+    n_actions: Any,
+    state: Any,
+    explore: Any,
+) -> Any:
     """An epsilon-greedy choice and the action executed for it; `choice == A` is lazy."""
-    n_actions = np.uint64(rule.default.size // table.value.size)
-    bits = draw(table.stream)
-    if (bits >> _TWO32) < explore_below:
-        choice = below(bits, n_actions + _ONE if rule.lazy else n_actions)
-        bits = draw(table.stream)
+    bits = draw(stream)
+    if (bits >> _TWO32) < explore:
+        choice = below(bits, n_actions + _ONE if lazy else n_actions)
+        bits = draw(stream)
     else:
-        choice = np.uint64(table.greedy[state])
+        choice = np.uint64(greedy[state])
         if choice == _TIED:
-            choice = any_best(table, state, n_actions, bits)
-    executed = choice if choice < n_actions else default_action(rule, state, n_actions, bits)
+            choice = any_best(q, n_actions, state, bits)
+    executed = choice
+    if choice == n_actions:  # the default's action
+        if uniform:
+            executed = below(bits, n_actions)
+        else:
+            first = state * n_actions
+            place = np.float64(bits & _LOW) / 4294967296.0
+            executed = search(default_sums, first, first + n_actions, place) - first
     return choice, executed
 
 
 @numba.njit(cache=True, nogil=True)
-def any_best(table: Table, state: Any, n_actions: Any, bits: Any) -> Any:
+def any_best(q: Any, n_actions: Any, state: Any, bits: Any) -> Any:
     """One of the actions with the largest value, at random."""
     best, ties = -np.inf, np.uint64(0)
     for a in range(n_actions):
-        if table.q[state, a] > best:
-            best, ties = table.q[state, a], _ONE
-        elif table.q[state, a] == best:
+        if q[state, a] > best:
+            best, ties = q[state, a], _ONE
+        elif q[state, a] == best:
             ties += _ONE
     left = below(bits, ties)
     chosen: Any = np.uint64(0)
     for a in range(n_actions):
-        if table.q[state, a] == best:
+        if q[state, a] == best:
             if left == np.uint64(0):
                 chosen = a
                 break
@@ -179,110 +190,125 @@ def any_best(table: Table, state: Any, n_actions: Any, bits: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def refresh(table: Table, rule: Rule, state: Any) -> None:
-    """Recomputes what is greedy in a state and what it counts for, after its row has changed. A tie is lazy."""
-    n_actions = np.uint64(rule.default.size // table.value.size)
-    first = state * n_actions
-    best = table.q[state, np.uint64(0)]
-    mean = rule.default[first] * best
-    greedy: Any = np.uint64(0)
-    tied = False
-    for a in range(_ONE, n_actions):
-        x = table.q[state, a]
-        mean += rule.default[first + a] * x
-        if x >= best:
-            tied = x == best
-            best, greedy = x, a
-    if rule.lazy:
-        lazy_value = mean + rule.eta if rule.structured else table.q[state, n_actions]
-        if lazy_value >= best or rule.target == DEFAULT:  # a default that is only watched is always followed
-            best, greedy, tied = lazy_value, n_actions, False
-    table.greedy[state] = TIED if tied else np.uint32(greedy)
-    table.value[state] = best
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def learn(
-    table: Table, rule: Rule, state: Any, choice: Any, executed: Any, reward: Any, following: Any, alive: Any,
-    bonus: Any,
+def refresh(
+    q: Any, value: Any, greedy: Any, default: Any, eta: Any, lazy: Any, structured: Any, target: Any, n_actions: Any,
+    state: Any,
 ) -> None:  # fmt: skip
-    """One update of the table from one step.
-
-    `bonus` is what the next state counts for (0 if the episode ended there: `alive` is False).
-    """
-    n_actions = np.uint64(rule.default.size // table.value.size)
-    column = executed if rule.structured else choice
-    price = rule.eta if rule.lazy and column < n_actions else 0.0
-    table.visits[state, column] += 1
-    size = rule.alpha
-    if rule.alpha_power != 0.0:
-        size /= np.float64(table.visits[state, column]) ** rule.alpha_power
-    if table.steps.size:
-        ahead = 0.0
-        if alive:
-            best = np.uint64(table.greedy[following])
-            ahead = table.steps[following, any_best(table, following, n_actions, _ONE) if best == _TIED else best]
-        table.steps[state, executed] += size * (1.0 + rule.gamma * ahead - table.steps[state, executed])
-    table.q[state, column] += size * (reward - price + rule.gamma * bonus - table.q[state, column])
-    refresh(table, rule, state)
+    """Recomputes what is greedy in a state and what it counts for, after its row has changed. A tie is lazy."""
+    first = state * n_actions
+    best = q[state, np.uint64(0)]
+    mean = default[first] * best
+    chosen: Any = np.uint64(0)
+    tied = False
+    for a in range(_ONE, n_actions):  # without branches: which action is best cannot be predicted
+        x = q[state, a]
+        mean += default[first + a] * x
+        tied = (tied and x <= best) or x == best
+        chosen = a if x > best else chosen
+        best = max(best, x)
+    if lazy:
+        lazy_value = mean + eta if structured else q[state, n_actions]
+        if lazy_value >= best or target == DEFAULT:  # a default that is only watched is always followed
+            best, chosen, tied = lazy_value, n_actions, False
+    greedy[state] = TIED if tied else np.uint32(chosen)
+    value[state] = best
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def choice_value(table: Table, rule: Rule, state: Any, choice: Any) -> Any:
+def choice_value(q: Any, default: Any, eta: Any, structured: Any, n_actions: Any, state: Any, choice: Any) -> Any:
     """What a choice in a state is worth: SARSA's target."""
-    n_actions = np.uint64(rule.default.size // table.value.size)
-    if choice < n_actions or not rule.structured:
-        worth = table.q[state, choice]
+    if choice < n_actions or not structured:
+        worth = q[state, choice]
     else:
-        worth = rule.eta
+        worth = eta
         for a in range(n_actions):
-            worth += rule.default[state * n_actions + a] * table.q[state, a]
+            worth += default[state * n_actions + a] * q[state, a]
     return worth
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def learn_steps(steps: Any, q: Any, greedy: Any, gamma: Any, size: Any, n_actions: Any, state: Any, executed: Any,
+                following: Any, alive: Any) -> None:  # fmt: skip
+    """Learns Z, the discounted steps to the end, beside q: the same update with every reward 1."""
+    ahead = 0.0
+    if alive:
+        best = np.uint64(greedy[following])
+        if best == _TIED:
+            best = any_best(q, n_actions, following, _ONE)
+        ahead = steps[following, best]
+    steps[state, executed] += size * (1.0 + gamma * ahead - steps[state, executed])
 
 
 @numba.njit(cache=True, nogil=True)
 def refresh_all(table: Table, rule: Rule) -> None:
     """`refresh` for every state."""
     for state in range(np.uint64(table.value.size)):
-        refresh(table, rule, state)
+        refresh(
+            table.q, table.value, table.greedy, rule.default, rule.eta, rule.lazy, rule.structured, rule.target,
+            rule.n_actions, state,
+        )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
-def first_choice(table: Table, rule: Rule, state: int, explore_below: Any) -> Any:
-    """`choose`, to be called from Python."""
-    return choose(table, rule, np.uint64(state), explore_below)
+def first_choice(table: Table, rule: Rule, state: int, explore: Any) -> Any:
+    """The first choice of an episode; to be called from Python."""
+    return choose(
+        table.q, table.greedy, table.stream, rule.default_sums, rule.uniform, rule.lazy, rule.n_actions,
+        np.uint64(state), explore,
+    )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
 def one_step(
     table: Table, rule: Rule, state: int, choice: int, executed: int, reward: float, following: int, alive: bool,
-    explore_below: Any,
+    explore: Any,
 ) -> Any:  # fmt: skip
     """Learns from one step and makes the next choice; to be called from Python."""
     return _advance(
-        table, rule, np.uint64(state), np.uint64(choice), np.uint64(executed), reward, np.uint64(following), alive,
-        explore_below,
+        table.q, table.steps, table.visits, table.value, table.greedy, table.stream, rule.default, rule.default_sums,
+        rule.uniform, rule.gamma, rule.eta, rule.alpha, rule.alpha_power, rule.lazy, rule.structured, rule.target,
+        rule.n_actions, np.uint64(state), np.uint64(choice), np.uint64(executed), reward, np.uint64(following), alive,
+        explore,
     )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _advance(
-    table: Table, rule: Rule, state: Any, choice: Any, executed: Any, reward: Any, following: Any, alive: Any,
-    explore_below: Any,
+    q: Any, steps: Any, visits: Any, value: Any, greedy: Any, stream: Any, default: Any, default_sums: Any,
+    uniform: Any, gamma: Any, eta: Any, alpha: Any, alpha_power: Any, lazy: Any, structured: Any, target: Any,
+    n_actions: Any, state: Any, choice: Any, executed: Any, reward: Any, following: Any, alive: Any, explore: Any,
 ) -> Any:  # fmt: skip
     """Learns from one step and makes the next choice: after learning, or before it where that choice is the target."""
-    if rule.target == SAMPLED:
-        later, later_executed = choose(table, rule, following, explore_below)
-        bonus = choice_value(table, rule, following, later) if alive else 0.0
-        learn(table, rule, state, choice, executed, reward, following, alive, bonus)
-    else:
-        bonus = table.value[following] if alive else 0.0
-        learn(table, rule, state, choice, executed, reward, following, alive, bonus)
-        later, later_executed = choose(table, rule, following, explore_below)
+    later, later_executed = choice, executed
+    bonus = 0.0
+    if target == SAMPLED:
+        later, later_executed = choose(q, greedy, stream, default_sums, uniform, lazy, n_actions, following, explore)
+        if alive:
+            bonus = choice_value(q, default, eta, structured, n_actions, following, later)
+    elif alive:
+        bonus = value[following]
+    column = executed if structured else choice
+    visits[state, column] += 1
+    size = alpha
+    if alpha_power != 0.0:
+        size /= np.float64(visits[state, column]) ** alpha_power
+    if steps.size:
+        learn_steps(steps, q, greedy, gamma, size, n_actions, state, executed, following, alive)
+    old = q[state, column]
+    price = eta if column < n_actions else 0.0
+    new = old + size * (reward - price + gamma * bonus - old)
+    if new != old:
+        q[state, column] = new
+        # Where neither the best choice nor its value can have changed, the row is not looked through.
+        if (lazy and structured) or new >= value[state] or old == value[state]:
+            refresh(q, value, greedy, default, eta, lazy, structured, target, n_actions, state)
+    if target != SAMPLED:
+        later, later_executed = choose(q, greedy, stream, default_sums, uniform, lazy, n_actions, following, explore)
     return later, later_executed
 
 
-@numba.njit(cache=True, nogil=True)
+# `_nrt=False`: nothing is allocated in here, so that references need not be counted; counting them doubles the time.
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def episodes(
     world: World, rule: Rule, table: Table, count: int, max_steps: int, epsilon: float, epsilon_step: float,
     occupancy: Any, before: Any,
@@ -294,33 +320,38 @@ def episodes(
     Returns:
         Total reward (price excluded), control steps and steps.
     """
-    n_states = np.uint64(world.absorbing.size)
-    n_actions = np.uint64(world.rewards.size // world.absorbing.size)
+    next_state, indptr, indices, cumulative, rewards, absorbing, start, event = world
+    n_actions, default, default_sums, uniform, gamma, eta, alpha, alpha_power, lazy, structured, target = rule
+    q, steps, visits, value, greedy, stream = table
+    n_states = np.uint64(absorbing.size)
     score, controls, total = 0.0, 0, 0
     for episode in range(count):
-        explore_below = np.uint64(max(0.0, epsilon - episode * epsilon_step) * 4294967296.0)
-        state = search(world.start, np.uint64(0), n_states, unit(draw(table.stream)))
+        explore = np.uint64(max(0.0, epsilon - episode * epsilon_step) * 4294967296.0)
+        state = search(start, np.uint64(0), n_states, unit(draw(stream)))
         happened = False
-        choice, executed = choose(table, rule, state, explore_below)
+        choice, executed = choose(q, greedy, stream, default_sums, uniform, lazy, n_actions, state, explore)
         for _ in range(max_steps):
-            if world.absorbing[state]:
+            if absorbing[state]:
                 break
             row = state * n_actions + executed
-            following = np.uint64(world.next_state[row])
+            following = np.uint64(next_state[row])
             if following == _SEVERAL:
-                begin, end = np.uint64(world.indptr[row]), np.uint64(world.indptr[row + _ONE])
-                following = np.uint64(world.indices[search(world.cumulative, begin, end, unit(draw(table.stream)))])
-            reward = world.rewards[row]
+                begin, end = np.uint64(indptr[row]), np.uint64(indptr[row + _ONE])
+                following = np.uint64(indices[search(cumulative, begin, end, unit(draw(stream)))])
+            reward = rewards[row]
             score += reward
             controls += choice < n_actions
             total += 1
             if occupancy.size:
                 occupancy[state] += 1
             if before.size:
-                happened |= world.event[state]
+                happened |= event[state]
                 if not happened:
                     before[state] += 1
-            alive = not world.absorbing[following]
-            choice, executed = _advance(table, rule, state, choice, executed, reward, following, alive, explore_below)
+            choice, executed = _advance(
+                q, steps, visits, value, greedy, stream, default, default_sums, uniform, gamma, eta, alpha,
+                alpha_power, lazy, structured, target, n_actions, state, choice, executed, reward, following,
+                not absorbing[following], explore,
+            )  # fmt: skip
             state = following
     return score, controls, total

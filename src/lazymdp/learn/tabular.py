@@ -147,6 +147,7 @@ def q_learning(
     structured = backup == "structured"
     rules = [
         Rule(
+            np.uint64(n_actions),
             default.reshape(-1),
             np.cumsum(default, axis=1).reshape(-1),
             bool((default == default[0, 0]).all()),

@@ -78,7 +78,7 @@ def play(
     occupancy: NDArray[np.int64], before: NDArray[np.int64], event: NDArray[np.bool_], seed: int | None,
 ) -> tuple[float, int, int]:  # fmt: skip
     """`steps.episodes` on an environment instead of a model: the same choices and updates, the steps its own."""
-    n_actions = rule.default.size // table.value.size
+    n_actions = int(rule.n_actions)
     score, controls, total = 0.0, 0, 0
     for episode in range(count):
         explore_below = np.uint64(max(0.0, epsilon - episode * epsilon_step) * 4294967296.0)

@@ -1,0 +1,127 @@
+"""Stable-Baselines3 learns when to take control of CartPole.
+
+Two defaults, a random one and a half-trained PPO; two learners, DQN and PPO; two prices. For each: how long the pole
+stands (the base return, 500 at most), and in how many of the steps the agent took control.
+
+Run it with `pip install "lazymdp[sb3]"` and `python examples/sb3_cartpole.py` (a few minutes).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.env_util import make_vec_env
+
+from lazymdp.vector_wrappers import LazyVectorAction
+from lazymdp.wrappers import LazyAction
+
+WORLD = "CartPole-v1"
+ETAS = (0.01, 0.3)
+LAZY = 2
+EPISODES = 40
+ENVS = 8
+STEPS = {"DQN": 25_000, "PPO": 40_000}
+
+PPO_SETTINGS = dict(
+    n_steps=32,
+    batch_size=256,
+    n_epochs=20,
+    gamma=0.98,
+    gae_lambda=0.8,
+    learning_rate=1e-3,
+    policy_kwargs={"net_arch": [64]},
+)
+DQN_SETTINGS = dict(
+    gamma=0.98,
+    learning_rate=lambda remaining: 2e-3 * remaining + 1e-5,
+    learning_starts=1000,
+    train_freq=32,
+    gradient_steps=128,
+    target_update_interval=64,
+    exploration_fraction=0.2,
+    exploration_final_eps=0.04,
+    policy_kwargs={"net_arch": [128, 128]},
+)
+
+
+@dataclass(frozen=True)
+class Play:
+    """What was seen in play.
+
+    Attributes:
+        base_return: Mean over the episodes; the price is not subtracted.
+        control_frequency: Mean over the episodes of the share of steps under control.
+    """
+
+    base_return: float
+    control_frequency: float
+
+
+def half_trained(steps: int = 6144, seed: int = 0) -> Any:
+    """A PPO on the bare environment, stopped early."""
+    model = PPO("MlpPolicy", make_vec_env(WORLD, ENVS, seed=seed), seed=seed, device="cpu", **PPO_SETTINGS)
+    return model.learn(steps)
+
+
+def train(algorithm: str, default_policy: Any, eta: float, seed: int = 0) -> Any:
+    """A learner of Stable-Baselines3 on the lazy environment; it sees nothing but one more action."""
+    venv = make_vec_env(
+        lambda: LazyAction(gym.make(WORLD), default_policy, eta),
+        ENVS,
+        seed=seed,
+        monitor_kwargs={"info_keywords": ("control_frequency", "base_return")},
+    )
+    learner, settings = {"DQN": (DQN, DQN_SETTINGS), "PPO": (PPO, PPO_SETTINGS)}[algorithm]
+    return learner("MlpPolicy", venv, seed=seed, device="cpu", **settings).learn(STEPS[algorithm])
+
+
+def play(choose: Callable[[NDArray[Any]], NDArray[Any]], default_policy: Any, seed: int = 1) -> Play:
+    """One episode in each of many environments.
+
+    Args:
+        choose: From observations `[N, 4]` to choices `[N]`: 0, 1 or lazy.
+        default_policy: What acts where the choice is lazy.
+        seed: Of the environments and of the default.
+    """
+    venv = LazyVectorAction(gym.make_vec(WORLD, num_envs=EPISODES, vectorization_mode="sync"), default_policy)
+    observations, _ = venv.reset(seed=seed)
+    returns, frequencies = np.full(EPISODES, np.nan), np.full(EPISODES, np.nan)
+    while np.isnan(returns).any():
+        observations, _, _, _, infos = venv.step(choose(observations))
+        first_end = infos.get("_base_return", np.zeros(EPISODES, dtype=bool)) & np.isnan(returns)
+        if first_end.any():
+            returns[first_end] = infos["base_return"][first_end]
+            frequencies[first_end] = infos["control_frequency"][first_end]
+    venv.close()
+    return Play(float(returns.mean()), float(frequencies.mean()))
+
+
+def lazy_always(observations: NDArray[Any]) -> NDArray[np.int64]:
+    """The agent that never takes control: the default alone."""
+    return np.full(len(observations), LAZY)
+
+
+def greedy(model: Any) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """The choices of a trained model."""
+    return lambda observations: model.predict(observations, deterministic=True)[0]
+
+
+def main() -> None:
+    """Trains and prints the table."""
+    for name, default_policy in (("uniform", "uniform"), ("half-trained PPO", half_trained())):
+        print(f"default {name}: alone it returns {play(lazy_always, default_policy).base_return:.0f}")
+        for algorithm in ("DQN", "PPO"):
+            for eta in ETAS:
+                found = play(greedy(train(algorithm, default_policy, eta)), default_policy)
+                print(
+                    f"  {algorithm}, eta {eta:<4}: returns {found.base_return:3.0f}, "
+                    f"in control of {found.control_frequency:4.0%} of the steps"
+                )
+
+
+if __name__ == "__main__":
+    main()
