@@ -34,6 +34,7 @@ format: $(VENV)/dev
 bench:
 	$(PYTHON) benchmarks/exact.py
 	$(PYTHON) benchmarks/path.py
+	$(PYTHON) benchmarks/tabular.py
 	$(PYTHON) benchmarks/summary.py
 
 # The pictures of the README and the docs.

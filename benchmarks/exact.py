@@ -1,6 +1,7 @@
 """Time and memory to a proven error of 1e-6: ours against every peer, in one run.
 
     python benchmarks/exact.py            # everything, writes the tables
+    python benchmarks/exact.py --problems random-100k    # one problem anew, the others kept
     python benchmarks/exact.py --quick    # the small grid, twice each
 
 What is measured, and the rules: ``benchmarks/README.md``.
@@ -12,6 +13,7 @@ import environment  # re-executes this script in benchmarks/.venv, before anythi
 
 # isort: split
 import argparse
+import json
 import tempfile
 from pathlib import Path
 
@@ -50,18 +52,34 @@ def main() -> None:
     for name in options.problems:
         with tempfile.TemporaryDirectory() as folder:
             rows += run_problem(name, options.solvers, options.repeats, options.limit, Path(folder))
+    complete = set(options.solvers) == set(SOLVERS) and not options.quick
+    if complete:
+        rows = _with_other_problems(rows)
     cells = [_cells(row, rows) for row in rows]
     report.show("time to a proven sup-norm error of 1e-6", HEADER, cells, words=3)
     goals = _goals(rows)
     if goals:
         report.show("goals", GOAL_HEADER, goals)
-    whole = set(options.problems) == set(PROBLEMS) and set(options.solvers) == set(SOLVERS)
-    if not whole or options.quick:
+    if not complete:
         print("partial run: nothing written")
         return
     packages = [solver.package for solver in SOLVERS.values()] + ["numpy", "numba"]
     results = {"circumstances": report.circumstances(packages), "tol": TOL, "rows": rows}
     report.write("exact", "Solving exactly: ours and the peers", results, _sections(rows, cells, goals))
+
+
+def _with_other_problems(rows: list[dict]) -> list[dict]:
+    """The rows of this run, and those that earlier runs left for the problems it did not touch.
+
+    Ours and the peers are always of the same run: a problem is replaced as a whole.
+    """
+    for row in rows:
+        row["measured"] = report.circumstances([])["command"]
+    path = report.ROOT / "benchmarks" / "results" / "exact.json"
+    earlier = json.loads(path.read_text())["rows"] if path.exists() else []
+    fresh = {row["problem"] for row in rows}
+    both = rows + [row for row in earlier if row["problem"] not in fresh]
+    return sorted(both, key=lambda row: list(PROBLEMS).index(row["problem"]))
 
 
 def run_problem(name: str, keys: list[str], repeats: int, limit: int, folder: Path) -> list[dict]:

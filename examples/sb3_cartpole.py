@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.env_util import make_vec_env
@@ -124,4 +125,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # the networks are tiny: more threads only wait for each other
     main()

@@ -14,17 +14,20 @@ from lazymdp.exact import sweeps
 from lazymdp.exact.active import ActiveSet
 from lazymdp.exact.certificate import Certificate
 from lazymdp.exact.evaluation import policy_line
-from lazymdp.exact.sweeps import PolicyRows, Rows, over_states, rows_of
+from lazymdp.exact.sweeps import Rows, over_states, rows_of
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
 """Called with the iteration and the error proven so far."""
 
-_FOLLOW = 10
+_FOLLOW = 6
 """Sweeps under fixed choices between two sweeps that choose, in modified policy iteration."""
 
 _SETTLED = 0.05
 """Share of choices that may still change for following them to pay."""
+
+_FINAL = 0.001
+"""Share of choices that changed below which they are taken for settled."""
 
 _LOCAL_ROUNDS = 60
 """Rounds of linear solves after which local policy iteration goes on with sweeps alone."""
@@ -42,7 +45,8 @@ class Search:
         self.lazy, self.tol, self.max_iterations, self.progress = lazy, tol, max_iterations, progress
         self.rows: Rows = rows_of(lazy)
         self.certificate = Certificate(lazy)
-        self.value = np.zeros(lazy.mdp.n_states)
+        self.value = np.empty(lazy.mdp.n_states)
+        over_states(sweeps.opening, self.rows, self.value)
         self.iterations = 0
 
     def backup(self, out: NDArray[np.float64], chosen: NDArray[np.int64] | None = None) -> tuple[float, float]:
@@ -80,18 +84,20 @@ def modified_policy_iteration(search: Search) -> str:
     """
     out = np.empty_like(search.value)
     chosen = np.full(search.value.size, -1, dtype=np.int64)
-    before = chosen.copy()
+    before, policy = chosen.copy(), None
     while not search.done(*search.backup(out, chosen)):
         search.value, out = out, search.value
         changes = np.count_nonzero(chosen != before)
         before[:] = chosen
         if changes > _SETTLED * chosen.size:
             continue
-        ends, columns, weights, rewards = sweeps.pack(search.rows, chosen)
-        policy = PolicyRows(ends, columns, weights, rewards, search.rows.absorbing)
-        for _ in range(_FOLLOW):
-            over_states(sweeps.follow, policy, search.value, out)
+        policy = sweeps.pack(search.rows, chosen, policy)
+        settled = changes <= _FINAL * chosen.size  # then these choices may well be the last: follow them to the end
+        for _ in range(10 * _FOLLOW if settled else _FOLLOW):
+            low, high = over_states(sweeps.follow, policy, search.value, out)
             search.value, out = out, search.value
+            if settled and 2.0 * search.certificate(low, high, search.value)[1] <= search.tol:
+                break
     return "modified_policy_iteration"
 
 

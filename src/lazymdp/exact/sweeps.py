@@ -85,6 +85,21 @@ def best_and_lazy(rows: Rows, value: Any, state: Any, n_actions: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
+def opening(rows: Rows, out: Any, begin: int, end: int) -> Any:
+    """`out = T 0` over the states `begin .. end`: the first sweep, which needs no transitions."""
+    n_actions = np.uint64(rows.rewards.size // rows.absorbing.size)
+    for state in range(np.uint64(begin), np.uint64(end)):
+        row = state * n_actions
+        best, lazy = -np.inf, 0.0
+        for _ in range(n_actions):
+            best = max(best, rows.rewards[row])
+            lazy += rows.default[row] * rows.rewards[row]
+            row += _ONE
+        out[state] = 0.0 if rows.absorbing[state] else max(best - rows.eta, lazy)
+    return 0.0, 0.0
+
+
+@numba.njit(cache=True, nogil=True)
 def backup(rows: Rows, value: Any, out: Any, chosen: Any, begin: int, end: int) -> Any:
     """One sweep `out = T value` over the states `begin .. end`.
 
@@ -118,25 +133,44 @@ class PolicyRows(NamedTuple):
     columns: NDArray[np.int32]  # [entries]
     weights: NDArray[np.float64]  # [entries], gamma included
     rewards: NDArray[np.float64]  # [S], price included
-    absorbing: NDArray[np.bool_]  # [S]
+
+
+def pack(rows: Rows, chosen: NDArray[np.int64], spare: PolicyRows | None = None) -> PolicyRows:
+    """Packs the rows of the choices `chosen [S]` (a row, or -1 for lazy), into the arrays of `spare` if they fit.
+
+    New arrays have to be zeroed by the system, page by page, which costs more than filling them.
+    """
+    ends = np.empty(chosen.size + 1, dtype=np.int64) if spare is None else spare.ends
+    size = _row_ends(rows, chosen, ends)
+    if spare is None or spare.columns.size < size:
+        room = min(size + size // 8, rows.data.size)
+        spare = PolicyRows(
+            ends, np.empty(room, dtype=np.int32), np.empty(room, dtype=np.float64), np.empty(chosen.size)
+        )
+    over_states(_pack, rows, chosen, *spare)
+    return spare
 
 
 @numba.njit(cache=True, nogil=True)
-def pack(rows: Rows, chosen: Any) -> Any:
-    """Packs the rows of the choices `chosen [S]` (a row, or -1 for lazy) into the fields of `PolicyRows`."""
-    n_states = np.uint64(chosen.size)
+def _row_ends(rows: Rows, chosen: Any, ends: Any) -> Any:
+    """Where the entries of each state's row will end, `ends [S + 1]`; absorbing states have none."""
     n_actions = np.uint64(rows.rewards.size // chosen.size)
-    ends = np.zeros(chosen.size + 1, dtype=np.int64)
-    for state in range(n_states):
+    ends[0] = 0
+    for state in range(np.uint64(chosen.size)):
         lazy = chosen[state] < 0
         first = state * n_actions if lazy else np.uint64(chosen[state])
         final = first + (n_actions if lazy else _ONE)
         size = 0 if rows.absorbing[state] else rows.indptr[final] - rows.indptr[first]
         ends[state + _ONE] = ends[state] + size
-    columns = np.empty(ends[-1], dtype=np.int32)
-    weights = np.empty(ends[-1], dtype=np.float64)
-    rewards = np.zeros(chosen.size, dtype=np.float64)
-    for state in range(n_states):
+    return ends[-1]
+
+
+@numba.njit(cache=True, nogil=True)
+def _pack(rows: Rows, chosen: Any, ends: Any, columns: Any, weights: Any, rewards: Any, begin: int, end: int) -> Any:
+    """Fills the rows of the states `begin .. end`; returns two numbers as every sweep does, of no meaning here."""
+    n_actions = np.uint64(rows.rewards.size // chosen.size)
+    for state in range(np.uint64(begin), np.uint64(end)):
+        rewards[state] = 0.0
         if rows.absorbing[state]:
             continue
         lazy = chosen[state] < 0
@@ -148,7 +182,7 @@ def pack(rows: Rows, chosen: Any) -> Any:
             for j in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + _ONE])):
                 columns[place], weights[place] = rows.indices[j], rows.gamma * share * rows.data[j]
                 place += _ONE
-    return ends, columns, weights, rewards
+    return 0.0, 0.0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -223,7 +257,7 @@ def over_states(
     Returns:
         Smallest and largest change; 0 and 0 if every state is absorbing.
     """
-    n_states = rows.absorbing.size
+    n_states = rows.absorbing.size if isinstance(rows, Rows) else rows.rewards.size
     entries = rows.data.size if isinstance(rows, Rows) else rows.columns.size
     threads = min(cores.available(), 1 + entries // _PARALLEL_FROM)
     if threads == 1:

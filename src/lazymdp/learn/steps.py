@@ -308,7 +308,7 @@ def _advance(
 
 
 # `_nrt=False`: nothing is allocated in here, so that references need not be counted; counting them doubles the time.
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@numba.njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload, untyped-decorator, unused-ignore]
 def episodes(
     world: World, rule: Rule, table: Table, count: int, max_steps: int, epsilon: float, epsilon_step: float,
     occupancy: Any, before: Any,
