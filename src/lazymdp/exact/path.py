@@ -60,7 +60,8 @@ class EtaPath:
     Attributes:
         mdp: The base model.
         default_policy: `[S, A]`.
-        breakpoints: `[B]` prices at which the optimal policy changes, increasing.
+        breakpoints: `[B]` prices at which the optimal policy changes, increasing. Two that differ by less than 1e-11
+            of the largest are one, and one below that is 0 and left out.
         switches: `[W, 4]` int: breakpoint, state, action below the breakpoint, action above it (`A` is lazy), by
             increasing breakpoint. Most switches turn lazy as the price grows; the reverse also happens.
         start_values: `[B+1]` value `V` of each optimal policy from the start distribution, without the price; entry
