@@ -191,6 +191,7 @@ def _goal(goal: str, against: str, wanted: float, found: float, met: bool) -> li
 
 def _sections(rows: list[dict], cells: list[list[str]], goals: list[list[str]]) -> list[str]:
     live = ", ".join(f"{name} {share:.1%}" for name, share in {r["problem"]: r["live"] for r in rows}.items())
+    commands = {row["problem"]: row["measured"] for row in rows}
     proofs = [[solver.name, solver.proof] for solver in SOLVERS.values()]
     absent = [list(item) for item in environment.failures().items()]
     return [
@@ -203,6 +204,9 @@ def _sections(rows: list[dict], cells: list[list[str]], goals: list[list[str]]) 
         report.markdown(HEADER, cells, words=3),
         f"Share of states whose value is above the tolerance at all: {live}. Where it is small (taking control pays "
         "only near the goal), a solver that notices which states matter has an advantage it does not have elsewhere.",
+        "Ours and every peer on a problem are of one run: "
+        + "; ".join(f"{problem} of `{command}`" for problem, command in commands.items())
+        + ".",
         "## Goals",
         report.markdown(GOAL_HEADER, goals),
         "## What proves each answer",
