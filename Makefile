@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# pip's own warnings about this machine's package sources are not ours to show.
-PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+# Errors only: what pip thinks of this machine's package sources is not ours to show.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .PHONY: demo test lint types pytest test-interop format bench pictures clean
 

@@ -25,11 +25,7 @@ _ONE = np.uint64(1)
 
 
 class ActiveSet:
-    """Which blocks still move. One per solution; `value [S]` is improved in place.
-
-    Attributes:
-        work: States swept so far.
-    """
+    """Which blocks still move. One per solution; `value [S]` is improved in place."""
 
     def __init__(self, rows: Rows, value: NDArray[np.float64]) -> None:
         self.rows, self.value = rows, value
@@ -41,7 +37,6 @@ class ActiveSet:
         self._where = np.full(value.size, -1, dtype=np.int32)  # place of a state in the local system
         self._clock = 1
         self._forwards = False
-        self.work = 0
 
     def wake(self, changes: NDArray[np.float64], theta: float) -> None:
         """Takes note of changes `[S]` made to the values from outside."""
@@ -58,7 +53,6 @@ class ActiveSet:
                 self._clock, theta, self._forwards,
             )  # fmt: skip
             self._forwards = not self._forwards
-            self.work += swept
             if not swept:
                 return False
         return True

@@ -50,7 +50,7 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
         found = _solve_at(lazy.with_eta(eta), 0.25 * tol, action)
         if progress is not None:
             progress(solved, eta)
-        if not found.error <= tol:
+        if not found.error <= 0.5 * tol:  # else no chord between two points could be within tol
             raise ValueError(
                 f"tol = {tol:g} cannot be certified at eta = {eta:g}: the best policy found is only proven to be "
                 f"within {found.error:.1e} of the optimum. Ask for a larger tol."
@@ -63,11 +63,13 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
         while pending:
             above, below = pending.pop()
             meeting, gap = _gap(above, below, mdp.start)
-            if gap <= tol or not below.eta < meeting < above.eta:
+            if gap <= tol:
                 yield meeting, below
-            else:
+            elif below.eta < meeting < above.eta:
                 middle = point(meeting)
                 pending += [(middle, below), (above, middle)]
+            else:
+                raise ValueError(f"tol = {tol:g} cannot be certified at eta = {meeting:g}. Ask for a larger tol.")
 
     top = eta_max(mdp, lazy.default_policy)
     high = point(top, np.full(mdp.n_states, mdp.n_actions))

@@ -16,9 +16,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.lazy import check_table, lazy_gap
-from lazymdp.learn.steps import DEFAULT, MAX, Rule
-from lazymdp.learn.tabular import Progress, Schedule, train_runs
+from lazymdp.lazy import lazy_gap
+from lazymdp.learn.steps import DEFAULT, MAX
+from lazymdp.learn.tabular import Progress, Schedule, make_rule, train_runs
 from lazymdp.learn.worlds import as_model, sizes
 from lazymdp.mdp import MDP
 
@@ -90,7 +90,8 @@ def estimate_eta_max(
         progress: Called with the episodes done and in all.
     """
     schedule = Schedule(episodes, max_steps, epsilon, epsilon, min(100, episodes))
-    model, rule = _rule(source, default_policy, gamma, alpha, alpha_power, lazy=True, target=DEFAULT)
+    model = as_model(source, gamma)
+    rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=True, structured=True, target=DEFAULT)
     n_states, n_actions = sizes(model)
     [[run]] = train_runs(model, [rule], np.array([seed]), n_actions, schedule, None, 1, progress)
     tried = (run.table.visits > 0).all(axis=1)
@@ -117,7 +118,8 @@ def estimate_eta_min(
 ) -> EtaMinEstimate:
     """Estimates the paper's formula for `eta_min` from Q-learning of `Q*` and `Z*`; arguments as `estimate_eta_max`."""
     schedule = Schedule(episodes, max_steps, epsilon, epsilon, min(100, episodes))
-    model, rule = _rule(source, default_policy, gamma, alpha, alpha_power, lazy=False, target=MAX)
+    model = as_model(source, gamma)
+    rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=False, structured=True, target=MAX)
     n_states, n_actions = sizes(model)
     [[run]] = train_runs(model, [rule], np.array([seed]), n_actions, schedule, None, 1, progress, with_steps=True)
     tried = (run.table.visits > 0).all(axis=1)
@@ -132,19 +134,3 @@ def estimate_eta_min(
     state = int(np.nanargmin(ratios))
     visits = run.table.visits
     return EtaMinEstimate(max(0.0, float(ratios[state])), state, int(visits[state].min()), ratios, visits.sum(axis=1))
-
-
-def _rule(
-    source: MDP | gym.Env[Any, Any], default_policy: ArrayLike | None, gamma: float, alpha: float, alpha_power: float,
-    *, lazy: bool, target: int,
-) -> tuple[MDP | gym.Env[Any, Any], Rule]:  # fmt: skip
-    """The source as a model where it has one, and a rule without price."""
-    model = as_model(source, gamma)
-    shape = sizes(model)
-    given = np.full(shape, 1.0 / shape[1]) if default_policy is None else default_policy
-    default = check_table(given, shape, "default_policy")
-    used = model.gamma if isinstance(model, MDP) else gamma
-    sums, uniform = np.cumsum(default, axis=1).reshape(-1), bool((default == default[0, 0]).all())
-    return model, Rule(
-        np.uint64(shape[1]), default.reshape(-1), sums, uniform, used, 0.0, alpha, alpha_power, lazy, True, target
-    )

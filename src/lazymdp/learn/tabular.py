@@ -135,34 +135,16 @@ def q_learning(
         progress: Called now and then with the episodes done and in all.
     """
     model = as_model(source, gamma)
-    n_states, n_actions = sizes(model)
-    default = check_table(
-        np.full((n_states, n_actions), 1.0 / n_actions) if default_policy is None else default_policy,
-        (n_states, n_actions),
-        "default_policy",
-    )
     etas = np.array([check_eta(price) for price in np.atleast_1d(np.asarray(eta, dtype=float))])
     seeds = np.atleast_1d(np.asarray(seed, dtype=np.int64))
     _check_settings(gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps, points, backup)
-    structured = backup == "structured"
-    rules = [
-        Rule(
-            np.uint64(n_actions),
-            default.reshape(-1),
-            np.cumsum(default, axis=1).reshape(-1),
-            bool((default == default[0, 0]).all()),
-            model.gamma if isinstance(model, MDP) else gamma,
-            float(price) if lazy else 0.0,
-            alpha,
-            alpha_power,
-            lazy,
-            structured or not lazy,
-            _target,
-        )
-        for price in etas
-    ]
+    augmented = lazy and backup == "augmented"
+    rule = make_rule(
+        model, default_policy, gamma, alpha, alpha_power, lazy=lazy, structured=not augmented, target=_target
+    )
+    rules = [rule._replace(eta=float(price) if lazy else 0.0) for price in etas]
     schedule = Schedule(episodes, max_steps, epsilon, final_epsilon, min(points, episodes))
-    n_columns = n_actions + (lazy and not structured)
+    n_columns = int(rule.n_actions) + augmented
     runs = train_runs(model, rules, seeds, n_columns, schedule, event, workers, progress)
     return _collect(runs, etas, seeds, schedule)
 
@@ -171,6 +153,29 @@ def q_learning(
 def sarsa(*args: Any, **kwargs: Any) -> TabularResult:
     """SARSA: as `q_learning`, but a step counts what the agent does next, exploration included."""
     return q_learning(*args, **kwargs, _target=SAMPLED)
+
+
+def make_rule(
+    model: MDP | gym.Env[Any, Any], default_policy: ArrayLike | None, gamma: float, alpha: float, alpha_power: float,
+    *, lazy: bool, structured: bool, target: int,
+) -> Rule:  # fmt: skip
+    """A rule at price 0; the default is checked, and uniform if not given; a model's own discount goes first."""
+    shape = sizes(model)
+    given = np.full(shape, 1.0 / shape[1]) if default_policy is None else default_policy
+    default = check_table(given, shape, "default_policy")
+    return Rule(
+        np.uint64(shape[1]),
+        default.reshape(-1),
+        np.cumsum(default, axis=1).reshape(-1),
+        bool((default == default[0, 0]).all()),
+        model.gamma if isinstance(model, MDP) else gamma,
+        0.0,
+        alpha,
+        alpha_power,
+        lazy,
+        structured,
+        target,
+    )
 
 
 class Schedule(NamedTuple):
@@ -264,13 +269,12 @@ def _collect(
     length = stack(lambda run: run.steps)
     action = stack(lambda run: run.table.greedy)
     q = stack(lambda run: run.table.q)
-    control_columns = q[..., : runs[0][0].table.q.shape[1]]
     return TabularResult(
         etas,
         seeds,
         q,
         stack(lambda run: run.table.visits),
-        np.where(action == steps.TIED, control_columns.argmax(axis=-1), action).astype(np.int64),
+        np.where(action == steps.TIED, q.argmax(axis=-1), action).astype(np.int64),  # tied actions beat lazy
         schedule.edges[1:],
         stack(lambda run: run.score) / count,
         stack(lambda run: run.controls) / np.maximum(length, 1),
