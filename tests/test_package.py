@@ -18,10 +18,12 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "lazymdp"
 ORDER = [
     "cores",
+    "files",
     "arrays",
     "tables",
     "mdp",
     "envs",
+    "sources",
     "lazy",
     "default_forms",
     "defaults",
@@ -31,6 +33,9 @@ ORDER = [
     "learn",
     "measure",
     "show",
+    "runs",
+    "experiments",
+    "cli",
 ]
 """A module imports only from itself and from modules to its left."""
 

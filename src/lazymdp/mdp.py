@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.arrays import LARGEST, SUM_TOLERANCE, check_gamma, check_names, real_array, transition_rows
+from lazymdp.files import replacing
 from lazymdp.tables import read_table
 
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ class MDP:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to `path` as npz (plain arrays, no pickle), in one step: a crash leaves the old file."""
-        target = Path(path)
         arrays: dict[str, Any] = {
             "format": _FORMAT,
             "indptr": self.transitions.indptr,
@@ -124,16 +123,8 @@ class MDP:
         for key, names in (("state_names", self.state_names), ("action_names", self.action_names)):
             if names is not None:
                 arrays[key] = np.array(names)
-        if not target.parent.is_dir():
-            raise FileNotFoundError(f"cannot save {target}: there is no folder {target.parent}.")
-        temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
-        try:
-            with open(temporary, "wb") as file:
-                np.savez(file, **arrays)
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MDP:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.exact.evaluation import TOO_LONG, action_values
 from lazymdp.exact.methods import Search, local_policy_iteration, policy_iteration
-from lazymdp.lazy import LazyMDP
+from lazymdp.lazy import LazyMDP, check_table
 from lazymdp.mdp import MDP
 
 _EXACT_UP_TO = 5_000
@@ -31,6 +31,29 @@ def second_best(mdp: MDP) -> NDArray[np.float64]:
     worse = q < q.max(axis=1, keepdims=True) - margin
     runner_up = np.where(worse, q, -np.inf).max(axis=1, keepdims=True)
     return _shared(np.where(worse.any(axis=1, keepdims=True), worse & (q >= runner_up - margin), True))
+
+
+def named(mdp: MDP, name: str) -> NDArray[np.float64]:
+    """A default policy by name, as the command line takes it.
+
+    Args:
+        mdp: The base model.
+        name: `uniform`, `optimal` or `second-best`; the name or number of an action that is always taken; or the path
+            of an `.npy` file with a table `[S, A]`.
+    """
+    if name in _NAMED:
+        return _NAMED[name](mdp)
+    if name.endswith(".npy"):
+        return check_table(np.load(name, allow_pickle=False), (mdp.n_states, mdp.n_actions), name)
+    actions = mdp.action_names or ()
+    if name in actions or name.isdecimal():
+        action = actions.index(name) if name in actions else int(name)
+        if action < mdp.n_actions:
+            return np.tile(np.eye(mdp.n_actions)[action], (mdp.n_states, 1))
+    raise ValueError(
+        f"the default policy {name!r} is none of {', '.join(_NAMED)}, an action "
+        f"({', '.join(actions) or f'0 to {mdp.n_actions - 1}'}), or an .npy file with a table [S, A]."
+    )
 
 
 def mixture(policy: ArrayLike, other: ArrayLike, weight: float) -> NDArray[np.float64]:
@@ -63,4 +86,6 @@ def _shared(chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
     return chosen / chosen.sum(axis=1, keepdims=True)
 
 
-__all__ = ["mixture", "optimal", "second_best", "uniform"]
+_NAMED = {"uniform": uniform, "optimal": optimal, "second-best": second_best}
+
+__all__ = ["mixture", "named", "optimal", "second_best", "uniform"]

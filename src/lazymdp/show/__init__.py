@@ -1,7 +1,23 @@
-"""Pictures: functions that take data and an Axes, draw, and return the Axes. Nothing is solved here."""
+"""Pictures and pages: functions that take data, draw, and return what they drew. Nothing is solved here."""
 
 from lazymdp.show.colors import CONTROL, LAZY
-from lazymdp.show.curves import path_curves
-from lazymdp.show.grid import GridWorld, heat_map, policy_map
+from lazymdp.show.curves import Frontier, frequency_curve, path_curves, score_curves
+from lazymdp.show.explorer import explorer
+from lazymdp.show.grid import GridWorld, heat_map, policy_map, world_map
+from lazymdp.show.style import STYLE, styled
 
-__all__ = ["CONTROL", "LAZY", "GridWorld", "heat_map", "path_curves", "policy_map"]
+__all__ = [
+    "CONTROL",
+    "LAZY",
+    "STYLE",
+    "Frontier",
+    "GridWorld",
+    "explorer",
+    "frequency_curve",
+    "heat_map",
+    "path_curves",
+    "policy_map",
+    "score_curves",
+    "styled",
+    "world_map",
+]

@@ -1,0 +1,113 @@
+"""Fig. 2: the lazy-gap of Rivers & Bridges, whose default is optimal everywhere but on the slippery bridges.
+
+The paper prints that the lazy-gap is positive on the bridges only *for any eta* below eta_max. At eta = 0, which it
+draws, that is so. At larger prices it becomes positive elsewhere too, yet stays below the price: what follows from it,
+that the optimal agent takes control on the bridges only, holds at every price, and is checked on the exact eta-path.
+
+Left: the world. Right: the lazy-gap at eta = 0. Only the bridges matter: the default can be trusted everywhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from lazymdp.envs import RiversAndBridges
+from lazymdp.exact.bounds import eta_max, eta_min_theorem
+from lazymdp.exact.path import eta_path
+from lazymdp.exact.solution import solve
+from lazymdp.experiments import worlds
+from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.lazy import LazyMDP
+from lazymdp.runs import Tables, table
+from lazymdp.show import heat_map, styled, world_map
+
+TITLE = "Rivers & Bridges: the lazy-gap is zero except on the bridges"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of Fig. 2."""
+
+    eta: float = 0.0
+    """Price at which the map is drawn."""
+    prices: int = 60
+    """Prices between 0 and eta_max at which the lazy-gap is looked at."""
+
+
+def run(config: Config, progress: Progress | None = None) -> Tables:
+    """Solves for the map, for a range of prices, and for every price."""
+    world, mdp = worlds.rivers_and_bridges()
+    default = worlds.slippery(world, mdp)
+    path = eta_path(mdp, default)
+    top = eta_max(mdp, default)
+    elsewhere = ~worlds.bridges(world) & ~mdp.absorbing
+    prices = np.geomspace(top * 1e-4, top * 0.999, config.prices)
+    largest = np.empty(prices.size)
+    for place, price in enumerate(prices):
+        largest[place] = solve(LazyMDP(mdp, default, price)).lazy_gap[elsewhere].max()
+        if progress is not None:
+            progress(place + 1, prices.size)
+    return {
+        "states": table(
+            state=np.arange(mdp.n_states),
+            row=world.cells[:, 0],
+            column=world.cells[:, 1],
+            bridge=worlds.bridges(world),
+            lazy_gap=solve(LazyMDP(mdp, default, config.eta)).lazy_gap,
+            critical_eta=path.critical_eta,
+        ),
+        "prices": table(eta=prices, largest_gap_elsewhere=largest),
+        "bounds": table(
+            eta=config.eta,
+            eta_max=top,
+            largest_breakpoint=path.breakpoints[-1],
+            eta_min=eta_min_theorem(mdp, default).value,
+        ),
+    }
+
+
+def claims(data: Tables) -> list[Claim]:
+    """What the paper says of the figure, and our reading of it."""
+    states, prices, bounds = data["states"], data["prices"], data["bounds"]
+    bridge = states["bridge"].astype(bool)
+    elsewhere = float(states["lazy_gap"][~bridge].max())
+    on = float(states["lazy_gap"][bridge].min())
+    control = np.flatnonzero(states["critical_eta"] > 0.0)
+    excess = float((prices["largest_gap_elsewhere"] - prices["eta"]).max())
+    zero_until = prices["eta"][prices["largest_gap_elsewhere"] < 1e-9].max(initial=0.0)
+    top, breakpoint = float(bounds["eta_max"][0]), float(bounds["largest_breakpoint"][0])
+    return [
+        Claim("at eta = 0 the lazy-gap is positive on the bridges", "> 0", f">= {on:.3g}", on > 1e-6),
+        Claim("... and zero everywhere else", "0", f"<= {elsewhere:.1e}", elsewhere < 1e-6),
+        Claim(
+            "at every price below eta_max the agent takes control on the bridges only (exact path)",
+            f"{bridge.sum()} states, all bridges",
+            f"{control.size} states, {bridge[control].sum()} bridges",
+            bool(np.array_equal(control, np.flatnonzero(bridge))),
+        ),
+        Claim(
+            "off the bridges the lazy-gap never exceeds the price (the paper prints: it is 0)",
+            "gap <= eta",
+            f"gap - eta <= {excess:.1e}; 0 up to eta {zero_until:.2g}",
+            excess <= 1e-9,
+        ),
+        Claim("eta_min is 0: the default is optimal in some state", "0", f"{bounds['eta_min'][0]:.1e}",
+              bool(abs(bounds["eta_min"][0]) < 1e-9)),
+        Claim("eta_max (Theorem 3) is where the last control disappears", "66.863", f"{top:.3f} and {breakpoint:.3f}",
+              abs(top - 66.863) < 5e-4 and abs(top - breakpoint) < 1e-9 * top),
+    ]  # fmt: skip
+
+
+def plot(data: Tables) -> Figure:
+    """The world and the map of the lazy-gap."""
+    world = RiversAndBridges()
+    with styled():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 2.7), width_ratios=(1.0, 1.12))
+        world_map(world, ax=left).set_title("Rivers & Bridges")
+        heat_map(world, data["states"]["lazy_gap"], label="lazy-gap", ax=right)
+        right.set_title(f"lazy-gap at eta = {data['bounds']['eta'][0]:g}")
+    return figure

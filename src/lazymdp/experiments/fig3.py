@@ -1,0 +1,135 @@
+"""Fig. 3: optimal policies of Key-Door-Treasure at three prices, with a random default.
+
+First the world, then one column per price; above without the key, below with it. Gray with a dot: lazy. An arrow: the
+agent takes control, the darker the more the state is worth. As the price rises only the crucial states are left: those
+that lead from room to room, to the key, and to the treasure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from lazymdp.envs import KeyDoorTreasure
+from lazymdp.exact import policies
+from lazymdp.exact.solution import solve
+from lazymdp.experiments import worlds
+from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.lazy import LazyMDP
+from lazymdp.runs import Tables, table
+from lazymdp.show import policy_map, styled, world_map
+from lazymdp.show.colors import CONTROL, CONTROL_SCALE, INK, LAZY
+
+TITLE = "Key-Door-Treasure: the higher the price, the fewer and the more crucial the controls"
+_CONTROLS = {0.008: 195, 0.02: 130, 0.05: 43, 0.1: 16}
+"""Computed once by an independent program on the same map."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of Fig. 3."""
+
+    etas: tuple[float, ...] = (0.008, 0.02, 0.05)
+    """Prices, increasing."""
+
+
+def run(config: Config, progress: Progress | None = None) -> Tables:
+    """Solves at each price."""
+    world, mdp = worlds.key_door_treasure()
+    default = policies.uniform(mdp)
+    rows = []
+    for done, eta in enumerate(config.etas, 1):
+        solution = solve(LazyMDP(mdp, default, eta))
+        rows.append(
+            table(
+                eta=eta,
+                state=np.arange(mdp.n_states),
+                row=world.cells[:, 0],
+                column=world.cells[:, 1],
+                has_key=world.has_key,
+                absorbing=mdp.absorbing,
+                action=solution.action,
+                control=solution.control,
+                value=solution.value,
+                moves_to_key_action=worlds.moves_to_key_action(world, mdp),
+            )
+        )
+        if progress is not None:
+            progress(done, len(config.etas))
+    return {"policies": {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}}
+
+
+def claims(data: Tables) -> list[Claim]:
+    """What the paper says of the figure."""
+    every = data["policies"]
+    etas = np.unique(every["eta"])
+    control = [every["control"][every["eta"] == eta].astype(bool) for eta in etas]
+    found = [
+        Claim(
+            f"control states at eta = {eta:g}, of {np.sum((every['eta'] == eta) & (every['absorbing'] == 0))}",
+            str(_CONTROLS[float(eta)]),
+            str(chosen.sum()),
+            bool(chosen.sum() == _CONTROLS[float(eta)]),
+        )
+        for eta, chosen in zip(etas, control, strict=True)
+        if float(eta) in _CONTROLS
+    ]
+    nested = all((high <= low).all() for low, high in pairwise(control))
+    found.append(Claim("the higher the price, the fewer controls: each set within the one before", "nested",
+                       "nested" if nested else "not nested", nested))  # fmt: skip
+    last = every["eta"] == etas[-1]
+    moves = every["moves_to_key_action"][last]
+    far, farthest = int(moves[control[-1]].max()), int(moves.max())
+    found.append(
+        Claim(
+            f"at eta = {etas[-1]:g} the agent acts only near a passage, the key or the treasure",
+            f"within 4 moves; states are up to {farthest} away",
+            f"within {far}",
+            far <= 4,
+        )
+    )
+    return found
+
+
+def plot(data: Tables) -> Figure:
+    """The world, and a policy per price and per key."""
+    world = KeyDoorTreasure()
+    every = data["policies"]
+    etas = np.unique(every["eta"])
+    shown = every["value"][every["absorbing"] == 0]
+    limits = (float(shown.min()), float(shown.max()))
+    with styled():
+        figure, axes = plt.subplots(2, len(etas) + 1, figsize=(2.9 * (len(etas) + 1) + 0.6, 6.1), squeeze=False)
+        world_map(world, ax=axes[0, 0]).set_title("Key-Door-Treasure")
+        _legend(axes[1, 0])
+        for column, eta in enumerate(etas, 1):
+            here = every["eta"] == eta
+            for row, layer in enumerate((~world.has_key, world.has_key)):
+                ax = axes[row, column]
+                policy_map(world, every["action"][here], values=every["value"][here], limits=limits, layer=layer, ax=ax)
+                ax.set_title(f"eta = {eta:g}, {'with' if row else 'without'} the key")
+        scale = ScalarMappable(Normalize(*limits), CONTROL_SCALE)
+        figure.colorbar(scale, ax=axes[:, -1], shrink=0.6, label="value of the state")
+    return figure
+
+
+def _legend(ax: Axes) -> None:
+    """What the signs mean, in the panel that is left."""
+    ax.set_axis_off()
+    signs = [
+        Line2D([], [], marker="s", linestyle="", color=LAZY, markersize=11, label="lazy: the default acts"),
+        Line2D([], [], marker="s", linestyle="", color=CONTROL, markersize=11, label="takes control"),
+        *(
+            Line2D([], [], marker=f"${letter}$", linestyle="", color=INK, markersize=7, label=words)
+            for letter, words in (("S", "start"), ("K", "key"), ("D", "door"), ("T", "treasure"))
+        ),
+    ]
+    ax.legend(handles=signs, loc="center left", labelspacing=0.9)

@@ -1,0 +1,132 @@
+"""Ours: Theorem 4 (`eta_min`) against the truth on random models that can end.
+
+The theorem assumes that the never-lazy optimum does not change as the price rises. Where episodes can end, paying per
+step changes it. Models: Dirichlet transitions to all states, one of them absorbing; random defaults.
+
+Each point is a random model: the formula's eta_min against the true one. On the line it is right. Orange: the theorem's
+assumption fails for this model, which `lz.eta_min_theorem` tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from lazymdp.exact.bounds import eta_max, eta_min, eta_min_theorem
+from lazymdp.exact.path import eta_path
+from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.mdp import MDP
+from lazymdp.runs import Table, Tables, table
+from lazymdp.show import styled
+from lazymdp.show.colors import CONTROL, FAINT, LAZY
+
+TITLE = "Theorem 4 against the truth on random models"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the comparison."""
+
+    models: int = 300
+    """Random models per size."""
+    sizes: tuple[int, ...] = (4, 8)
+    """Numbers of states, the absorbing one included."""
+    n_actions: int = 3
+    """Actions."""
+    gamma: float = 0.9
+    """Discount."""
+    seed: int = 0
+    """Of the random models."""
+
+
+def random_model(
+    generator: np.random.Generator, n_states: int, n_actions: int, gamma: float
+) -> tuple[MDP, NDArray[np.float64]]:
+    """A model whose last state is absorbing, and a default policy."""
+    transitions = generator.dirichlet(np.ones(n_states), size=(n_states, n_actions))
+    rewards = generator.normal(size=(n_states, n_actions))
+    transitions[-1] = np.eye(n_states)[-1]
+    rewards[-1] = 0.0
+    return MDP(transitions, rewards, gamma), generator.dirichlet(np.ones(n_actions), size=n_states)
+
+
+def run(config: Config, progress: Progress | None = None) -> Tables:
+    """Formula and truth for every model."""
+    generator = np.random.default_rng(config.seed)
+    rows = []
+    total = config.models * len(config.sizes)
+    for done in range(total):
+        n_states = config.sizes[done // config.models]
+        mdp, default = random_model(generator, n_states, config.n_actions, config.gamma)
+        formula = eta_min_theorem(mdp, default)
+        path = eta_path(mdp, default)
+        rows.append(
+            (n_states, formula.value, eta_min(mdp, default), formula.holds, eta_max(mdp, default), path.breakpoints[-1],
+             path.is_indexable)
+        )  # fmt: skip
+        if progress is not None:
+            progress(done + 1, total)
+    names = ("n_states", "formula", "truth", "assumption_holds", "eta_max", "largest_breakpoint", "indexable")
+    return {"models": table(**dict(zip(names, (np.array(column) for column in zip(*rows, strict=True)), strict=True)))}
+
+
+def _right(models: Table) -> NDArray[np.bool_]:
+    return np.isclose(models["formula"], models["truth"], rtol=1e-6, atol=1e-9)
+
+
+def claims(data: Tables) -> list[Claim]:
+    """Theorem 3 is exact; Theorem 4 where its assumption holds, and only there for sure."""
+    models = data["models"]
+    right, assumed = _right(models), models["assumption_holds"].astype(bool)
+    off = np.abs(models["formula"] - models["truth"])
+    top = np.isclose(models["eta_max"], models["largest_breakpoint"], rtol=1e-9)
+    found = [
+        Claim("Theorem 3 (eta_max) is exact, always", f"{top.size} of {top.size}", f"{top.sum()} of {top.size}",
+              bool(top.all())),
+        Claim("Theorem 4 is right wherever its assumption holds", f"{assumed.sum()} of {assumed.sum()}",
+              f"{(right & assumed).sum()} of {assumed.sum()}", bool(right[assumed].all())),
+        Claim("Theorem 4 is not true in general: it misses somewhere", "> 0 models",
+              f"{(~right).sum()} of {right.size}", bool((~right).any())),
+    ]  # fmt: skip
+    for size in np.unique(models["n_states"]):
+        here = models["n_states"] == size
+        missed = here & ~right
+        worst = float(off[missed].max()) if missed.any() else 0.0
+        found.append(
+            Claim(
+                f"{size} states: how often and how far it is off",
+                "some, never where told it holds",
+                f"{missed.sum()} of {here.sum()}, by up to {worst:.2f}",
+                not (missed & assumed).any(),
+            )
+        )
+    return found
+
+
+def plot(data: Tables) -> Figure:
+    """Formula against truth, a panel per size."""
+    models = data["models"]
+    sizes, assumed = np.unique(models["n_states"]), models["assumption_holds"].astype(bool)
+    right = _right(models)
+    with styled():
+        figure, axes = plt.subplots(1, len(sizes), figsize=(4.4 * len(sizes), 4.0), squeeze=False)
+        for ax, size in zip(axes[0], sizes, strict=True):
+            here = models["n_states"] == size
+            top = float(max(models["truth"][here].max(), models["formula"][here].max())) * 1.05
+            ax.plot([0, top], [0, top], color=LAZY, linewidth=1, zorder=0)
+            for holds, color, marker, words in (
+                (True, FAINT, "o", "assumption holds"),
+                (False, CONTROL, "^", "assumption fails"),
+            ):
+                chosen = here & (assumed == holds)
+                ax.scatter(models["truth"][chosen], models["formula"][chosen], s=16, color=color, marker=marker,
+                           alpha=0.75, linewidth=0, label=f"{words} ({chosen.sum()})")  # fmt: skip
+            ax.set_title(f"{size} states: off in {(here & ~right).sum()} of {here.sum()} models")
+            ax.set_xlabel("true eta_min")
+            ax.legend(loc="best")
+        axes[0, 0].set_ylabel("Theorem 4's eta_min")
+    return figure

@@ -1,0 +1,39 @@
+"""Means over runs, with what they leave uncertain."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class Interval(NamedTuple):
+    """A mean and an interval for it; each of the shape of one sample."""
+
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def mean_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Interval:
+    """The mean over runs and its percentile bootstrap interval: runs are drawn again with replacement.
+
+    Args:
+        samples: `[N, ...]` one entry per run (seed).
+        confidence: Of the interval.
+        resamples: How often runs are drawn again.
+        seed: Of the drawing; the same seed gives the same interval.
+    """
+    runs = np.asarray(samples, dtype=np.float64)
+    if runs.ndim == 0 or not len(runs):
+        raise ValueError(f"samples have shape {runs.shape}, expected [N, ...] with at least one run.")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence is {confidence}, expected a number between 0 and 1.")
+    count = len(runs)
+    # How often each run is drawn is multinomial: one matrix product makes all resampled means.
+    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1.0 / count), size=resamples) / count
+    means = np.tensordot(weights, runs, axes=1)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
+    return Interval(runs.mean(axis=0), low, high)

@@ -1,0 +1,71 @@
+"""Models by name: a file saved by `MDP.save`, the id of a Gymnasium environment that carries `P`, or a map."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import gymnasium as gym
+
+from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
+from lazymdp.envs.grid import GridWorld
+from lazymdp.mdp import MDP
+
+_LARGEST_MAP = 1_000_000  # characters; what is longer is not a map but something else named by mistake
+
+
+class Source(NamedTuple):
+    """A model, what to call it, and the grid world it came from, if it did."""
+
+    mdp: MDP
+    name: str
+    world: GridWorld | None
+
+
+def load_model(source: str | os.PathLike[str], gamma: float | None = None) -> Source:
+    """Reads a model.
+
+    Args:
+        source: An `.npz` file written by `MDP.save`; a text file with a map of Key-Door-Treasure or Rivers & Bridges;
+            or the id of a Gymnasium environment that carries a transition table `P`.
+        gamma: Discount of a map or an environment, 0.99 if not given; an `.npz` file has its own.
+    """
+    path = Path(source)
+    if path.suffix == ".npz":
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}.")
+        mdp = MDP.load(path)
+        if gamma is not None and gamma != mdp.gamma:
+            raise ValueError(f"gamma is {gamma}, but {path} was saved with gamma = {mdp.gamma}: leave it out.")
+        return Source(mdp, path.stem, None)
+    discount = 0.99 if gamma is None else gamma
+    if path.is_file():
+        world = read_map(path)
+        return Source(MDP.from_gymnasium(world, discount), path.stem, world)
+    try:
+        env = gym.make(str(source))
+    except gym.error.Error as error:
+        raise ValueError(
+            f"{source} is neither a file nor a Gymnasium environment ({error}). Give an .npz file saved by MDP.save, "
+            "a text file with a map, or an id such as FrozenLake-v1."
+        ) from error
+    base = env.unwrapped
+    mdp = MDP.from_gymnasium(env, discount)
+    return Source(mdp, str(source), base if isinstance(base, GridWorld) else None)
+
+
+def read_map(path: str | os.PathLike[str]) -> GridWorld:
+    """The world drawn in a text file: Rivers & Bridges if it has water or a goal `G`, else Key-Door-Treasure."""
+    try:
+        if os.path.getsize(path) > _LARGEST_MAP:
+            raise ValueError(f"{path} is too large to be a map (over {_LARGEST_MAP:,} characters).")
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file, so not a map; a saved model ends in .npz.") from error
+    try:
+        if set(text) & set("~=G"):
+            return RiversAndBridges(layout=text)
+        return KeyDoorTreasure(layout=text, apple="A" in text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
