@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 # Errors only: what pip thinks of this machine's package sources is not ours to show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint types pytest test-interop format bench pictures clean
+.PHONY: demo test lint types pytest test-interop test-browser docs format bench results screenshots clean
 
 demo: $(VENV)/core
-	$(BIN)/python examples/two_worlds.py demo
+	$(BIN)/lazymdp reproduce --out demo
 
 test: lint types pytest
 
@@ -20,13 +20,21 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/dev
-	$(BIN)/pytest -n 2 --ignore=tests/interop
+	$(BIN)/pytest -n 2 --ignore=tests/interop --ignore=tests/browser
 
 # With Stable-Baselines3 (its models as defaults, its learners on top) and ale_py's vector environment: two minutes.
 test-interop: $(VENV)/interop
 	$(BIN)/pytest -n 2 tests/interop
 	# ale_py can hang when its process ends: a second try rather than a wait for ever.
 	timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py || timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py
+
+# The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), found on PATH or named by CHROMIUM.
+test-browser: $(VENV)/dev
+	$(BIN)/pytest tests/browser
+
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "Documentation: $(CURDIR)/docs/_build/html/index.html"
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
@@ -39,12 +47,15 @@ bench:
 	$(PYTHON) benchmarks/tabular.py
 	$(PYTHON) benchmarks/summary.py
 
-# The pictures of the README and the docs.
-pictures: $(VENV)/core
-	$(BIN)/python examples/two_worlds.py docs/pictures
+# The committed results, which the README and the docs show; then the screenshots of the explorer.
+results: $(VENV)/core
+	$(BIN)/lazymdp reproduce --out results
+
+screenshots: $(VENV)/dev
+	$(BIN)/python docs/screenshots.py docs/pictures
 
 clean:
-	rm -rf $(VENV) benchmarks/.venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) benchmarks/.venv demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -56,6 +67,10 @@ $(VENV)/core: pyproject.toml | $(VENV)/bin/python
 $(VENV)/dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e '.[dev]'
 	touch $@ $(VENV)/core
+
+$(VENV)/docs: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -e '.[docs]'
+	touch $@
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev
 	$(PIP) install torch==2.13.0

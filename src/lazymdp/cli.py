@@ -71,7 +71,7 @@ def solve(
     }
     if json:
         arrays = {name: getattr(solution, name) for name in ("control", "action", "lazy_gap", "value")}
-        _print_json({**facts, **arrays})
+        _print_json({**facts, "per_state": arrays})
         return 0
     _show_facts(facts)
     order = np.argsort(-np.where(mdp.absorbing, -np.inf, solution.lazy_gap), kind="stable")[: max(rows, 0)]
@@ -122,7 +122,7 @@ def path(
         facts["budget"] = {"eta": plan.eta, "return": plan.value, "controls": plan.control_count, "weight": plan.weight}
     columns = {"from_eta": starts, "return": found.start_values, "controls": found.start_counts}
     if json:
-        _print_json({**facts, **columns, "critical_eta": found.critical_eta})
+        _print_json({**facts, "per_policy": columns, "per_state": {"critical_eta": found.critical_eta}})
         return 0
     _show_facts({name: fact for name, fact in facts.items() if name != "budget"})
     if budget is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
-from lazymdp.envs.grid import GridWorld
+from lazymdp.envs import KeyDoorTreasure, RiversAndBridges, grid
+from lazymdp.envs.grid import GridWorld, place
 from lazymdp.mdp import MDP
 
 _LARGEST_MAP = 1_000_000  # characters; what is longer is not a map but something else named by mistake
@@ -51,8 +51,30 @@ def load_model(source: str | os.PathLike[str], gamma: float | None = None) -> So
             "a text file with a map, or an id such as FrozenLake-v1."
         ) from error
     base = env.unwrapped
+    _name_toy_text(base)
     mdp = MDP.from_gymnasium(env, discount)
     return Source(mdp, str(source), base if isinstance(base, GridWorld) else None)
+
+
+def _name_toy_text(env: Any) -> None:
+    """Gives Gymnasium's tabular worlds, which have none, names of states and actions, for tables and pages."""
+    entry = type(env).__name__
+    if entry in ("FrozenLakeEnv", "CliffWalkingEnv"):
+        shape = env.desc.shape if entry == "FrozenLakeEnv" else env.shape
+        cells = [divmod(state, shape[1]) for state in range(shape[0] * shape[1])]
+        kinds = {b"S": ", start", b"H": ", hole", b"G": ", goal"}
+        drawn = env.desc.ravel().tolist() if entry == "FrozenLakeEnv" else [b""] * len(cells)
+        env.state_names = [f"{place(*cell)}{kinds.get(kind, '')}" for cell, kind in zip(cells, drawn, strict=True)]
+        env.action_names = ("left", "down", "right", "up") if entry == "FrozenLakeEnv" else grid.ACTION_NAMES
+    elif entry == "TaxiEnv":
+        stands = ("red", "green", "yellow", "blue")
+        where = (*(f"at {stand}" for stand in stands), "aboard")
+        decoded = (tuple(env.decode(state)) for state in range(env.observation_space.n))
+        env.state_names = [
+            f"taxi at {place(row, column)}, passenger {where[passenger]}, to {stands[destination]}"
+            for row, column, passenger, destination in decoded
+        ]
+        env.action_names = ("south", "north", "east", "west", "pick up", "drop off")
 
 
 def read_map(path: str | os.PathLike[str]) -> GridWorld:

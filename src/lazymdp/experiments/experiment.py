@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from lazymdp.runs import Tables
@@ -30,6 +31,19 @@ class Claim:
     expected: str
     found: str
     holds: bool
+
+
+def check_settings(config: Any) -> None:
+    """Refuses settings that cannot be meant, before any work starts: counts below 1, numbers that are none, nothing."""
+    for field in fields(config):
+        for value in np.atleast_1d(getattr(config, field.name)).tolist() or [None]:
+            least = 0 if field.name == "seed" else 1
+            if value is None:
+                raise ValueError(f"{field.name} is empty, expected at least one value.")
+            if isinstance(value, int) and value < least:
+                raise ValueError(f"{field.name} is {value}, expected at least {least}.")
+            if not (0.0 <= value < np.inf):
+                raise ValueError(f"{field.name} is {value}, expected a number of at least 0.")
 
 
 @dataclass(frozen=True)

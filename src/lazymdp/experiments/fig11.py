@@ -57,6 +57,8 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
     default = policies.uniform(mdp)
     base, low, high = (solve(LazyMDP(mdp, default, eta)) for eta in (0.0, config.low, config.high))
     alive = ~mdp.absorbing
+    if progress is not None:
+        progress(1, 2)
     measures = {
         "action_gap": action_gap(base.q),
         "importance_advice": importance_advice(base.q),
@@ -64,6 +66,8 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
         "lazy_gap_high": high.lazy_gap,
         "critical_eta": eta_path(mdp, default).critical_eta,
     }
+    if progress is not None:
+        progress(2, 2)
     return {
         "states": table(
             state=np.arange(mdp.n_states),
@@ -105,7 +109,7 @@ def claims(data: Tables) -> list[Claim]:
     states, (low, high) = data["states"], (float(data["prices"][name][0]) for name in ("low", "high"))
     alive = states["reachable"] == 1
     control = alive & (states["control_high"] == 1)
-    reach = int(states["moves_to_key_action"][control].max())
+    reach = int(states["moves_to_key_action"][control].max(initial=0))
     gap_reach = int(states["moves_to_key_action"][alive & (states["action_gap"] > 1e-9)].max())
     to_reward = {m: _correlation(states, m, "moves_to_treasure", 1) for m in ("importance_advice", "lazy_gap_low")}
     to_key = {m: _correlation(states, m, "moves_to_key_action", 0) for m in ("importance_advice", "lazy_gap_low")}

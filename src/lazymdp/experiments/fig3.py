@@ -87,7 +87,7 @@ def claims(data: Tables) -> list[Claim]:
                        "nested" if nested else "not nested", nested))  # fmt: skip
     last = every["eta"] == etas[-1]
     moves = every["moves_to_key_action"][last]
-    far, farthest = int(moves[control[-1]].max()), int(moves.max())
+    far, farthest = int(moves[control[-1]].max(initial=0)), int(moves.max())
     found.append(
         Claim(
             f"at eta = {etas[-1]:g} the agent acts only near a passage, the key or the treasure",

@@ -18,7 +18,7 @@ from matplotlib import pyplot as plt
 
 from lazymdp import runs
 from lazymdp.experiments import EXPERIMENTS
-from lazymdp.experiments.experiment import Claim, Experiment, Progress
+from lazymdp.experiments.experiment import Claim, Experiment, Progress, check_settings
 from lazymdp.files import replacing, write_text
 from lazymdp.runs import Record, Tables, table
 from lazymdp.show.pages import Section, results_page
@@ -60,6 +60,7 @@ def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progres
         progress: Called with how much is done and how much there is.
     """
     experiment, folder = EXPERIMENTS[name], out / name
+    check_settings(config)
     settings = json.loads(json.dumps(asdict(config)))  # as they will be read: tuples become lists
     record = None if fresh else runs.load_record(folder)
     reused = record is not None and record.settings == settings and record.versions == runs.versions()

@@ -58,6 +58,7 @@
     byId("slider").value = segment;
     byId("slider").setAttribute("aria-valuetext", `policy ${segment + 1} of ${LAST + 1}, eta ${number(eta)}`);
     byId("eta").value = number(eta, 5);
+    byId("eta").dataset.exact = eta;
     byId("eta").removeAttribute("aria-invalid");
     byId("span").textContent = spanWords();
     byId("bar-eta").textContent = `\u03b7 ${number(eta, 3)}`; // on a phone the bar stays, the box scrolls away

@@ -1,0 +1,49 @@
+"""Key-Door-Treasure in three questions: one price, every price, a budget of controls.
+
+Run it with `python examples/first_steps.py [FOLDER]`; the picture goes to FOLDER, the current one if not given.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+
+import lazymdp as lz
+from lazymdp.envs import KeyDoorTreasure
+
+matplotlib.use("Agg")
+
+
+def main(folder: Path) -> None:
+    """Solves, prints and draws."""
+    world = KeyDoorTreasure()
+    mdp = lz.MDP.from_gymnasium(world, gamma=0.99)
+    default = lz.policies.uniform(mdp)  # when the agent is lazy, a random move is made
+    print(mdp)
+
+    # One price. Control is taken where the best action is worth more than `eta` above a random one.
+    lazy = lz.LazyMDP(mdp, default, eta=0.02)
+    solution = lz.solve(lazy)
+    found = lz.evaluate(lazy, solution.action)
+    print(f"eta = 0.02: {solution}")
+    paid, cost = mdp.start_average(found.base_value), -mdp.start_average(found.control_cost)
+    print(f"  return {paid:.3f}, less {cost:.3f} paid for control")
+    print(f"  in control of {1 - lz.lazy_frequency(lazy, solution.action).long_run:.0%} of the steps of play")
+
+    # Every price. Between two breakpoints the optimal policy is the same.
+    path = lz.eta_path(mdp, default)
+    print(f"every eta: {path}")
+    last = int((path.critical_eta * world.has_key).argmax())
+    print(f"  controlled up to the highest price, {path.critical_eta[last]:.3f}: {mdp.describe_state(last)}")
+
+    # A budget. Instead of a price one says how often, at most, the agent may take control.
+    plan = path.for_budget(5)
+    print(f"at most 5 controls: return {plan.value:.3f}, at eta = {plan.eta:.3f}")
+
+    axes = lz.show.policy_map(world, solution.action, layer=world.has_key)
+    axes.set_title("eta = 0.02, with the key")
+    axes.figure.savefig(folder / "first_steps.png", dpi=130)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))

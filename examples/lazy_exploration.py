@@ -1,0 +1,53 @@
+"""Laziness as exploration: Q-learning in Key-Door-Treasure with an apple near the start that ends the episode.
+
+The apple pays 0.1, the treasure 1. Without a price the learner runs to the apple and never sees the key. At the right
+price it is not worth acting to get the apple: the random default wanders on, finds the key, and the treasure pays.
+Fig. 7 of the paper, with fewer seeds and episodes; `lazymdp reproduce fig7` is the whole of it.
+
+Run it with `python examples/lazy_exploration.py [FOLDER]`; the picture goes to FOLDER, the current one if not given.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+
+import lazymdp as lz
+from lazymdp.envs import KeyDoorTreasure
+from lazymdp.measure.statistics import mean_interval
+
+matplotlib.use("Agg")
+
+ETAS = (0.0, 0.03)
+
+
+def main(folder: Path) -> None:
+    """Learns with 20 seeds at both prices, prints how it ends and draws the curves."""
+    world = KeyDoorTreasure(apple=True)
+    mdp = lz.MDP.from_gymnasium(world, gamma=0.99)
+    result = lz.learn.q_learning(
+        mdp,
+        lz.policies.uniform(mdp),
+        ETAS,
+        episodes=25_000,
+        seed=range(20),
+        points=50,
+        event=world.has_key,  # `occupancy_before` counts the steps before the key is found
+    )
+    curves = {}
+    for place, eta in enumerate(ETAS):
+        curves[f"eta = {eta:g}"] = score = mean_interval(result.score[place])
+        busiest = int(result.occupancy_before[place].mean(axis=0).argmax())
+        print(
+            f"eta = {eta:<4}: final score {score.mean[-1]:.2f} ({score.low[-1]:.2f} to {score.high[-1]:.2f}), "
+            f"control in {result.control_frequency[place, :, -1].mean():.0%} of the steps,\n"
+            f"           before the key mostly at {mdp.describe_state(busiest)}"
+        )
+    print(f"{result.steps:,} steps in {len(ETAS)} x {result.seeds.size} runs")
+    axes = lz.show.score_curves(result.episode, curves)
+    axes.set_title(f"mean of {result.seeds.size} seeds, 95 % interval")
+    axes.figure.savefig(folder / "lazy_exploration.png", dpi=130)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))

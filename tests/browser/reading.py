@@ -1,0 +1,48 @@
+"""Reads the explorer's page as its reader does: what the cells, the boxes and the table say."""
+
+
+def type_eta(page, eta):
+    page.fill("#eta", repr(float(eta)))
+    page.press("#eta", "Enter")
+
+
+def slide(page, segment):
+    page.locator("#slider").evaluate(
+        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", segment
+    )
+
+
+def shown_eta(page):
+    """The price shown, in full precision."""
+    return float(page.get_attribute("#eta", "data-exact"))
+
+
+def shown_choices(page):
+    """[S] what the cells of the map say."""
+    cells = page.locator(".cell").evaluate_all(
+        "cells => cells.map(cell => [Number(cell.dataset.state), cell.dataset.control === 'true', cell.dataset.choice])"
+    )
+    return {state: (control, choice) for state, control, choice in cells}
+
+
+def check_policy(page, path, eta):
+    action = path.action_at(eta)
+    control = action < path.mdp.n_actions
+    assert page.locator('.cell[data-control="true"]').count() == control.sum()
+    assert page.text_content("#control-count") == str(control.sum())
+    choices = shown_choices(page)
+    assert len(choices) == path.mdp.n_states
+    for state, (is_control, choice) in choices.items():
+        assert is_control == control[state]
+        if control[state]:
+            assert choice == path.mdp.action_names[action[state]]
+        else:
+            assert choice == ("end" if path.mdp.absorbing[state] else "lazy")
+
+
+def number(page, selector):
+    return float(page.text_content(selector))
+
+
+def column(page, key):
+    return page.locator(f'#states td[data-key="{key}"]').all_text_contents()

@@ -1,0 +1,70 @@
+"""What is written to disk is what is read, in one step; intervals of means."""
+
+import numpy as np
+import pytest
+
+from lazymdp import runs
+from lazymdp.files import replacing, write_text
+from lazymdp.measure.statistics import mean_interval
+
+
+def test_tables_come_back_exactly(tmp_path):
+    data = {
+        "numbers": runs.table(
+            whole=[1, -2, 3],
+            real=[0.1, 1e-300, -np.inf],
+            missing=[np.nan, 1.0, 2.0],
+            truth=[True, False, True],
+            words=["a, b", 'quoted "x"', "ü\nnew line"],
+            same=7,
+        ),
+        "nothing": {"empty": np.zeros(0)},
+    }
+    runs.save(tmp_path / "deep" / "folder", data, runs.Record("x", {}, "", 1.0, {}, ""))
+    read = runs.load(tmp_path / "deep" / "folder")
+    for name, column in data["numbers"].items():
+        np.testing.assert_array_equal(read["numbers"][name], column)
+    assert read["numbers"]["whole"].dtype.kind == "i"
+    assert read["nothing"]["empty"].size == 0
+
+
+def test_a_torn_table_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n")
+    with pytest.raises(ValueError, match=r"t\.csv line 3 has 1 fields, its header 2"):
+        runs.load(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    target = tmp_path / "x.txt"
+    write_text(target, "old")
+    with pytest.raises(RuntimeError), replacing(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        write_text(tmp_path / "no" / "x", "")
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        write_text(tmp_path, "")
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    generator = np.random.default_rng(0)
+    samples = generator.exponential(size=(40, 500))  # 500 experiments of 40 runs each
+    low, high = (np.array([mean_interval(samples[:, k])[i] for k in range(500)]) for i in (1, 2))
+    covered = ((low <= 1.0) & (high >= 1.0)).mean()
+    assert 0.88 < covered < 0.98  # 95 %, a little less with few skewed runs
+
+
+def test_the_interval_is_seeded_and_keeps_the_shape():
+    samples = np.random.default_rng(1).normal(size=(10, 3, 2))
+    first, again, other = mean_interval(samples), mean_interval(samples), mean_interval(samples, seed=1)
+    assert first.mean.shape == first.low.shape == (3, 2)
+    np.testing.assert_array_equal(first.low, again.low)
+    assert not np.array_equal(first.low, other.low)
+    one = mean_interval([3.0])
+    assert one.mean == one.low == one.high == 3.0
+    with pytest.raises(ValueError, match="at least one run"):
+        mean_interval([])
+    with pytest.raises(ValueError, match="confidence is 95"):
+        mean_interval([1.0], confidence=95)
