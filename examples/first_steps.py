@@ -40,9 +40,10 @@ def main(folder: Path) -> None:
     plan = path.for_budget(5)
     print(f"at most 5 controls: return {plan.value:.3f}, at eta = {plan.eta:.3f}")
 
-    axes = lz.show.policy_map(world, solution.action, layer=world.has_key)
-    axes.set_title("eta = 0.02, with the key")
-    axes.figure.savefig(folder / "first_steps.png", dpi=130)
+    with lz.show.styled():  # the look of the project
+        axes = lz.show.policy_map(world, solution.action, layer=world.has_key)
+        axes.set_title("eta = 0.02, with the key")
+        axes.figure.savefig(folder / "first_steps.png")
 
 
 if __name__ == "__main__":

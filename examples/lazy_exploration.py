@@ -32,21 +32,20 @@ def main(folder: Path) -> None:
         episodes=25_000,
         seed=range(20),
         points=50,
-        event=world.has_key,  # `occupancy_before` counts the steps before the key is found
     )
     curves = {}
     for place, eta in enumerate(ETAS):
         curves[f"eta = {eta:g}"] = score = mean_interval(result.score[place])
-        busiest = int(result.occupancy_before[place].mean(axis=0).argmax())
+        with_key = result.occupancy[place][:, world.has_key].sum(axis=1).mean()
         print(
             f"eta = {eta:<4}: final score {score.mean[-1]:.2f} ({score.low[-1]:.2f} to {score.high[-1]:.2f}), "
-            f"control in {result.control_frequency[place, :, -1].mean():.0%} of the steps,\n"
-            f"           before the key mostly at {mdp.describe_state(busiest)}"
+            f"control in {result.control_frequency[place, :, -1].mean():.0%} of the steps, key held in {with_key:.0%}"
         )
     print(f"{result.steps:,} steps in {len(ETAS)} x {result.seeds.size} runs")
-    axes = lz.show.score_curves(result.episode, curves)
-    axes.set_title(f"mean of {result.seeds.size} seeds, 95 % interval")
-    axes.figure.savefig(folder / "lazy_exploration.png", dpi=130)
+    with lz.show.styled():
+        axes = lz.show.score_curves(result.episode, curves)
+        axes.set_title(f"mean of {result.seeds.size} seeds, 95 % interval")
+        axes.figure.savefig(folder / "lazy_exploration.png")
 
 
 if __name__ == "__main__":
