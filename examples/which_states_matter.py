@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
     }
     for name, values in measures.items():
         top = np.argsort(-np.where(mdp.absorbing, -1.0, values), kind="stable")[:3]
-        print(f"{name:27}" + ";  ".join(f"{mdp.describe_state(int(state))} {values[state]:.3f}" for state in top))
+        print(f"{name:27}" + "; ".join(f"{values[state]:.3f} at {mdp.describe_state(int(state))}" for state in top))
     with lz.show.styled():
         figure, axes = plt.subplots(2, 3, figsize=(9.6, 5.6))
         for (name, values), ax in zip(measures.items(), axes.flat, strict=True):

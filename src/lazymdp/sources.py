@@ -64,14 +64,14 @@ def _name_toy_text(env: Any) -> None:
         cells = [divmod(state, shape[1]) for state in range(shape[0] * shape[1])]
         kinds = {b"S": ", start", b"H": ", hole", b"G": ", goal"}
         drawn = env.desc.ravel().tolist() if entry == "FrozenLakeEnv" else [b""] * len(cells)
-        env.state_names = [f"{place(*cell)}{kinds.get(kind, '')}" for cell, kind in zip(cells, drawn, strict=True)]
+        env.state_names = [f"({place(*cell)}){kinds.get(kind, '')}" for cell, kind in zip(cells, drawn, strict=True)]
         env.action_names = ("left", "down", "right", "up") if entry == "FrozenLakeEnv" else grid.ACTION_NAMES
     elif entry == "TaxiEnv":
         stands = ("red", "green", "yellow", "blue")
         where = (*(f"at {stand}" for stand in stands), "aboard")
         decoded = (tuple(env.decode(state)) for state in range(env.observation_space.n))
         env.state_names = [
-            f"taxi at {place(row, column)}, passenger {where[passenger]}, to {stands[destination]}"
+            f"({row}, {column}), passenger {where[passenger]}, to {stands[destination]}"
             for row, column, passenger, destination in decoded
         ]
         env.action_names = ("south", "north", "east", "west", "pick up", "drop off")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.measure.statistics import Interval
 from lazymdp.show.colors import CONTROL, FAINT, INK, LAZY
-from lazymdp.show.style import axes_or_new
+from lazymdp.show.style import axes_or_new, in_style
 
 _LINES = ((INK, "-"), (CONTROL, "-"), (FAINT, "--"), (LAZY, "-."), (CONTROL, ":"))
 """Colour and dashes of the curves of one picture: told apart in gray too."""
@@ -29,6 +29,7 @@ class Frontier(Protocol):
         """`[P]` return of each policy, price excluded."""
 
 
+@in_style
 def path_curves(path: Frontier, *, ax: Axes | None = None) -> Axes:
     """Draws the frontier of a path: base return against expected controls, every optimal policy a point.
 
@@ -45,6 +46,7 @@ def path_curves(path: Frontier, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@in_style
 def frequency_curve(
     breakpoints: ArrayLike,
     frequency: ArrayLike,
@@ -84,6 +86,7 @@ def frequency_curve(
     return ax
 
 
+@in_style
 def score_curves(x: ArrayLike, curves: Mapping[str, Interval], *, ax: Axes | None = None) -> Axes:
     """Draws learning curves: a mean over seeds each, with its interval as a band.
 

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.show.colors import BRIDGE, CONTROL, CONTROL_SCALE, FLOOR, INK, LAZY, WALL, WATER
-from lazymdp.show.style import axes_or_new
+from lazymdp.show.style import axes_or_new, in_style
 
 _ARROWS = {"up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0)}
 _LABELS = "SGTKDA"
@@ -30,6 +30,7 @@ class GridWorld(Protocol):
         """Up, right, down, left, in the order of the actions."""
 
 
+@in_style
 def policy_map(
     world: GridWorld,
     action: ArrayLike,
@@ -71,6 +72,7 @@ def policy_map(
     return axes
 
 
+@in_style
 def world_map(world: GridWorld, *, ax: Axes | None = None) -> Axes:
     """Draws the world alone: walls, water, bridges, and the letters of its special cells."""
     axes = _canvas(world, ax)
@@ -83,6 +85,7 @@ def world_map(world: GridWorld, *, ax: Axes | None = None) -> Axes:
     return axes
 
 
+@in_style
 def heat_map(
     world: GridWorld,
     values: ArrayLike,

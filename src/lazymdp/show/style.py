@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
+_P = ParamSpec("_P")
 STYLE = Path(__file__).with_name("lazymdp.mplstyle")
 
 
@@ -19,10 +22,17 @@ def styled() -> Iterator[None]:
         yield
 
 
+def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
+    """Makes a function draw all it draws, legend and titles too, in the style of the project."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
+        with styled():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
 def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """The axes given, or those of a new figure in the style of the project."""
-    if ax is not None:
-        return ax
-    with styled():
-        _, axes = plt.subplots(figsize=size)
-    return axes
+    """The axes given, or those of a new figure."""
+    return plt.subplots(figsize=size)[1] if ax is None else ax

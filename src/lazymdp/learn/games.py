@@ -1,0 +1,94 @@
+"""Games that run compiled, on the device, with the learner: MinAtar, and any finite model.
+
+A game is three pure functions of a state that JAX can trace, so that a learner can step thousands of copies of it
+inside one program. A new episode starts by itself when one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lazymdp.mdp import MDP
+
+MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+
+
+class Game(NamedTuple):
+    """One environment, to be vectorised by `jax.vmap`.
+
+    Attributes:
+        init: `key -> state`, the start of an episode.
+        step: `(state, action, key) -> (state, reward, ended, cut)`; where the episode ended, or was cut off though it
+            could have gone on, the state is a new start.
+        observe: `state -> observation`, an array of `shape`.
+        shape: Of an observation.
+        n_actions: Of the base game.
+    """
+
+    init: Callable[[Any], Any]
+    step: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
+    observe: Callable[[Any], Any]
+    shape: tuple[int, ...]
+    n_actions: int
+
+
+def minatar(name: str) -> Game:
+    """A MinAtar game, with sticky actions (0.1) and the actions that do something."""
+    if name not in MINATAR:
+        raise ValueError(f"there is no MinAtar game {name!r}; there are {', '.join(MINATAR)}.")
+    try:
+        import pgx
+    except ImportError as error:
+        raise ImportError("MinAtar needs pgx: pip install 'lazymdp[minatar]'") from error
+    env = pgx.make(f"minatar-{name}")
+
+    def step(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+        step_key, start_key = jax.random.split(key)
+        after = env.step(state, action, step_key)
+        over = after.terminated | after.truncated
+        restarted = jax.tree.map(lambda new, old: jnp.where(over, new, old), env.init(start_key), after)
+        return restarted, after.rewards[0], after.terminated, after.truncated & ~after.terminated
+
+    return Game(env.init, step, lambda state: state.observation, tuple(env.observation_shape), env.num_actions)
+
+
+def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
+    """A finite model as a game; an observation is the state as one-hot vector, rewards are the expected ones.
+
+    Args:
+        mdp: The model.
+        max_steps: Steps after which an episode is cut off; never if not given.
+    """
+    rows = np.diff(mdp.transitions.indptr)
+    width = int(rows.max())
+    successors, sums = np.zeros((rows.size, width), dtype=np.int32), np.ones((rows.size, width), dtype=np.float32)
+    for row, (begin, end) in enumerate(zip(mdp.transitions.indptr, mdp.transitions.indptr[1:], strict=False)):
+        successors[row, : end - begin] = mdp.transitions.indices[begin:end]
+        successors[row, end - begin :] = mdp.transitions.indices[end - 1]
+        sums[row, : end - begin] = np.cumsum(mdp.transitions.data[begin:end])
+    starts = np.flatnonzero(mdp.start)
+    table, cumulative = jnp.asarray(successors), jnp.asarray(sums[:, :-1])
+    rewards, absorbing = jnp.asarray(mdp.rewards.ravel(), dtype=jnp.float32), jnp.asarray(mdp.absorbing)
+    first = jnp.asarray(starts, dtype=jnp.int32)
+    chances = jnp.asarray(np.cumsum(mdp.start[starts])[:-1], dtype=jnp.float32)
+
+    def init(key: Any) -> Any:
+        return jnp.stack([first[(jax.random.uniform(key) >= chances).sum()], 0])  # state, steps so far
+
+    def step(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+        step_key, start_key = jax.random.split(key)
+        row, steps = state[0] * mdp.n_actions + action, state[1] + 1
+        after = table[row, (jax.random.uniform(step_key) >= cumulative[row]).sum()]
+        ended = absorbing[after]
+        cut = ~ended & (False if max_steps is None else steps >= max_steps)
+        return jnp.where(ended | cut, init(start_key), jnp.stack([after, steps])), rewards[row], ended, cut
+
+    def observe(state: Any) -> Any:
+        return jax.nn.one_hot(state[0], mdp.n_states)
+
+    return Game(init, step, observe, (mdp.n_states,), mdp.n_actions)
