@@ -164,7 +164,9 @@ def test_a_result_that_is_there_is_taken_and_one_with_other_settings_made_again(
     assert sorted(path.name for path in (tmp_path / "kdt-path").iterdir()) == [
         "checks.csv", "claims.csv", "facts.csv", "figure.png", "figure.svg", "policies.csv", "run.json",
     ]  # fmt: skip
+    (tmp_path / "kdt-path" / "figure.svg").unlink()
     assert reproduce("kdt-path", config, tmp_path).reused
+    assert (tmp_path / "kdt-path" / "figure.svg").exists()  # drawn again from the data
     assert not reproduce("kdt-path", kdt_path.Config(checks=4), tmp_path).reused
     assert not reproduce("kdt-path", kdt_path.Config(checks=4), tmp_path, fresh=True).reused
     record = json.loads((tmp_path / "kdt-path" / "run.json").read_text())

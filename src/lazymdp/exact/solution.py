@@ -100,7 +100,8 @@ def solve(
     Args:
         lazy: The lazy-MDP.
         tol: Proven sup-norm error asked of `value`.
-        method: `"auto"`, or one of the algorithms listed in this module.
+        method: `"auto"`, `"value_iteration"`, `"modified_policy_iteration"`, `"gauss_seidel"`,
+            `"local_policy_iteration"` or `"policy_iteration"`.
         max_iterations: Sweeps or rounds after which to give up, with a `NotConverged` warning.
         progress: Called with the iteration and the error bound reached.
         horizon: Number of steps. Backward induction needs no tolerance, method or iterations: the other arguments

@@ -25,6 +25,7 @@ from lazymdp.show.pages import Section, results_page
 
 CLAIMS = "claims"
 EXPLORER = "explorer.html"
+_FORMS = ("png", "svg")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progres
     reused = record is not None and record.settings == settings and record.versions == runs.versions()
     if reused and record is not None:
         data: Tables = _load(folder)
+        if not all((folder / f"figure.{form}").exists() for form in _FORMS):
+            draw(experiment, data, folder)
     else:
         started = time.perf_counter()
         data = experiment.run(config, progress)
@@ -89,7 +92,7 @@ def draw(experiment: Experiment, data: Tables, folder: Path) -> None:
     """Draws the figure into a folder, as PNG and as SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     figure = experiment.plot(data)
-    for form in ("png", "svg"):
+    for form in _FORMS:
         with replacing(folder / f"figure.{form}") as temporary:
             figure.savefig(temporary, metadata={"Date": None} if form == "svg" else {"Software": None})
     plt.close(figure)

@@ -92,6 +92,7 @@ class Learner(NamedTuple):
 
     parameters: Any
     optimiser: Any
+    prices: Any  # [3] smallest and largest price that is drawn, share of episodes at price 0
     game: Any  # states of the environments [N]
     eta: Any  # [N]
     running: Any  # [N, 3] return, steps and controls of the episodes under way
@@ -140,14 +141,16 @@ class Dial:
             optax.clip_by_global_norm(config.largest_gradient), optax.flatten(optax.radam(rate))
         )
 
-    def init(self, key: Any) -> Learner:
-        """A new run."""
+    def init(self, key: Any, prices: Any = None) -> Learner:
+        """A new run; `prices` in place of the config's, so that runs that differ in them can be one program."""
+        config = self.config
+        if prices is None:
+            prices = jnp.array([config.eta_low, config.eta_high, config.free_share])
         key, network_key, game_key, eta_key = jax.random.split(key, 4)
-        n_envs = self.config.n_envs
         parameters = self.network.init(network_key)
-        states = jax.vmap(self.game.init)(jax.random.split(game_key, n_envs))
-        eta, running = self.draw_eta(eta_key), jnp.zeros((n_envs, 3))
-        return Learner(parameters, self.optimiser.init(parameters), states, eta, running, key, jnp.int32(0))
+        states = jax.vmap(self.game.init)(jax.random.split(game_key, config.n_envs))
+        eta, running = self.draw_eta(eta_key, prices), jnp.zeros((config.n_envs, 3))
+        return Learner(parameters, self.optimiser.init(parameters), prices, states, eta, running, key, jnp.int32(0))
 
     def iterate(self, learner: Learner) -> tuple[Learner, Episodes]:
         """One rollout of the compiled game, and its fit."""
@@ -166,7 +169,7 @@ class Dial:
             over = ended | cut
             episodes = Episodes(over, eta, running[:, 0], running[:, 1], running[:, 2])
             made = Step(observation, eta, choice, reward, ended, cut)
-            eta = jnp.where(over, self.draw_eta(eta_key), eta)
+            eta = jnp.where(over, self.draw_eta(eta_key, learner.prices), eta)
             return (states, eta, running * ~over[:, None], key), (made, episodes)
 
         carry = (learner.game, learner.eta, learner.running, learner.key)
@@ -174,29 +177,28 @@ class Dial:
         key, fit_key = jax.random.split(key)
         last = jax.vmap(self.game.observe)(states)
         parameters, optimiser = self.fit(learner.parameters, learner.optimiser, steps, last, eta, fit_key)
-        return Learner(parameters, optimiser, states, eta, running, key, learner.iteration + 1), episodes
+        after = Learner(parameters, optimiser, learner.prices, states, eta, running, key, learner.iteration + 1)
+        return after, episodes
 
-    def draw_eta(self, key: Any) -> Any:
+    def draw_eta(self, key: Any, prices: Any) -> Any:
         """`[N]` prices: 0 now and then, else even in their logarithm."""
-        free_key, key = jax.random.split(key)
-        low, high, shape = self.config.eta_low, self.config.eta_high, (self.config.n_envs,)
-        place = jax.random.uniform(key, shape)
-        drawn = low * (high / low) ** place if low > 0.0 else high * place
-        return jnp.where(jax.random.uniform(free_key, shape) < self.config.free_share, 0.0, drawn)
+        low, high, free_share = prices
+        free, place = jax.random.uniform(key, (2, self.config.n_envs))
+        return jnp.where(free < free_share, 0.0, low * jnp.exp(place * jnp.log(high / low)))
 
     def act(self, parameters: Any, observation: Any, eta: Any, key: Any, epsilon: Any) -> Choice:
         """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices."""
-        explore_key, choice_key, default_key = jax.random.split(key, 3)
-        n_actions, shape = self.game.n_actions, eta.shape
+        n_actions = self.game.n_actions
+        explore, which, drawn = jax.random.uniform(key, (3, *eta.shape))
         q, probabilities = self.network.apply(parameters, observation, eta), self.default(observation)
         control = q[:, :n_actions]
         mean = (control * probabilities).sum(-1) if self.config.structured else q[:, n_actions] - eta
         best = control.max(-1)
         greedy = jnp.where(mean + eta >= best, n_actions, control.argmax(-1))
-        anything = jax.random.randint(choice_key, shape, 0, n_actions + 1)
-        choice = jnp.where(jax.random.uniform(explore_key, shape) < epsilon, anything, greedy)
-        below = jax.random.uniform(default_key, (*shape, 1)) >= jnp.cumsum(probabilities, -1)[:, :-1]
-        executed = jnp.where(choice == n_actions, below.sum(-1), choice)
+        anything = jnp.int32(which * (n_actions + 1))
+        choice = jnp.where(explore < epsilon, anything, greedy)
+        by_default = (drawn[:, None] >= jnp.cumsum(probabilities, -1)[:, :-1]).sum(-1)
+        executed = jnp.where(choice == n_actions, by_default, choice)
         column = executed if self.config.structured else choice
         return Choice(column, executed, choice == n_actions, choice == greedy, lazy_value(best, mean, eta))
 
@@ -213,7 +215,7 @@ class Dial:
             known = step.choice.greedy & ~step.cut
             return (step.choice.value, jnp.where(known, worth, step.choice.value)), target
 
-        return jax.lax.scan(back, (last_value, last_value), steps, reverse=True)[1]
+        return jax.lax.scan(back, (last_value, last_value), steps, reverse=True, unroll=True)[1]
 
     def fit(self, parameters: Any, state: Any, steps: Step, last: Any, last_eta: Any, key: Any) -> tuple[Any, Any]:
         """Some epochs of gradient steps on a rollout, each on a part of it."""
@@ -230,14 +232,15 @@ class Dial:
 
         def descend(carry: Any, rows: Any) -> tuple[Any, None]:
             parameters, state = carry
-            gradient = jax.grad(loss)(parameters, *(x[rows] for x in flat))
+            gradient = jax.grad(loss)(parameters, *rows)
             updates, state = self.optimiser.update(gradient, state, parameters)
             return (optax.apply_updates(parameters, updates), state), None
 
         order = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, config.epochs))
         used = count // config.minibatches * config.minibatches
         rows = order[:, :used].reshape(config.epochs * config.minibatches, -1)
-        return jax.lax.scan(descend, (parameters, state), rows)[0]
+        parts = [x[rows] for x in flat]
+        return jax.lax.scan(descend, (parameters, state), parts)[0]
 
 
 def uniform(n_actions: int) -> Callable[[Any], Any]:

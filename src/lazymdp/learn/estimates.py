@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.lazy import lazy_gap
-from lazymdp.learn.steps import DEFAULT, MAX
-from lazymdp.learn.tabular import Progress, Schedule, make_rule, train_runs
+from lazymdp.learn.runs import Progress, Schedule, train_runs
+from lazymdp.learn.tables import DEFAULT, MAX
+from lazymdp.learn.tabular import make_rule
 from lazymdp.learn.worlds import as_model, sizes
 from lazymdp.mdp import MDP
 
@@ -93,13 +94,14 @@ def estimate_eta_max(
     model = as_model(source, gamma)
     rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=True, structured=True, target=DEFAULT)
     n_states, n_actions = sizes(model)
-    [[run]] = train_runs(model, [rule], np.array([seed]), n_actions, schedule, None, 1, progress)
-    tried = (run.table.visits > 0).all(axis=1)
+    [[run]] = train_runs(model, [rule], np.array([seed]), schedule, None, 1, progress)
+    tried = (run.visits > 0).all(axis=1)
     if not tried.any():
         raise ValueError(f"in {episodes} episodes no state had all its actions tried: allow more, or a larger epsilon.")
-    gaps = np.where(tried, lazy_gap(run.table.q, rule.default.reshape(n_states, n_actions)), np.nan)
+    default = rule.default.reshape(n_states, -1)[:, :n_actions]
+    gaps = np.where(tried, lazy_gap(run.q, default), np.nan)
     state = int(np.nanargmax(gaps))
-    visits = run.table.visits
+    visits = run.visits
     return EtaMaxEstimate(float(gaps[state]), state, int(visits[state].min()), gaps, visits.sum(axis=1))
 
 
@@ -121,16 +123,16 @@ def estimate_eta_min(
     model = as_model(source, gamma)
     rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=False, structured=True, target=MAX)
     n_states, n_actions = sizes(model)
-    [[run]] = train_runs(model, [rule], np.array([seed]), n_actions, schedule, None, 1, progress, with_steps=True)
-    tried = (run.table.visits > 0).all(axis=1)
+    [[run]] = train_runs(model, [rule], np.array([seed]), schedule, None, 1, progress, with_steps=True)
+    tried = (run.visits > 0).all(axis=1)
     if not tried.any():
         raise ValueError(f"in {episodes} episodes no state had all its actions tried: allow more, or a larger epsilon.")
-    default = rule.default.reshape(n_states, n_actions)
-    q, z = run.table.q, run.table.steps
+    default = rule.default.reshape(n_states, -1)[:, :n_actions]
+    q, z = run.q, run.steps_to_end
     best = z[np.arange(n_states), q.argmax(axis=1)]
     stretch = 1.0 + best - (default * z).sum(axis=1)
     ratios = np.divide(lazy_gap(q, default), stretch, out=np.full(n_states, np.inf), where=stretch > 0.0)
     ratios = np.where(tried, ratios, np.nan)
     state = int(np.nanargmin(ratios))
-    visits = run.table.visits
+    visits = run.visits
     return EtaMinEstimate(max(0.0, float(ratios[state])), state, int(visits[state].min()), ratios, visits.sum(axis=1))

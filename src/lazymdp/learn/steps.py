@@ -8,350 +8,389 @@ A table has A columns, or A + 1 where being lazy has a value of its own (the pap
   `y = r - eta + gamma max(max_a q, E_default q + eta)`; the value of being lazy is derived. Every step of the default
   teaches something about an action.
 
-What a state is worth and what is greedy in it are kept beside the table and refreshed when its row changes, so that a
-step reads three numbers instead of a row. Random numbers come from xoroshiro128+, one stream per run, seeded through
+What a state is worth and what is greedy in it are kept beside its columns and refreshed when they change, so that a
+step reads a few numbers instead of a row. Random numbers come from xoroshiro128+, one stream per run, seeded through
 splitmix64: a run does not depend on which core it is on or on what runs beside it.
+
+A step waits for the one before it, so two runs are made in turns on one core: what the one waits for, the other fills.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-TIED = np.uint32(0xFFFFFFFF)
-"""In `greedy`: several actions are best and one is drawn at random when it is needed."""
+from lazymdp.learn.tables import DEFAULT, SAMPLED, SEVERAL, Lane, Plan, Rule, Table, World
 
-SEVERAL = np.uint32(0xFFFFFFFF)
-"""In `next_state`: the row has several successors."""
-
-MAX, SAMPLED, DEFAULT = 0, 1, 2
-"""What the next state counts for: its best choice (Q-learning), the choice made (SARSA), or its default's mean."""
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 # Indices are unsigned, as in the exact solver: signed ones cost a check for negative values at every access.
-_LOW = _TIED = _SEVERAL = np.uint64(0xFFFFFFFF)
-_ONE, _TWO32 = np.uint64(1), np.uint64(32)
+_LOW = _SEVERAL = np.uint64(SEVERAL)
+_ZERO, _ONE, _TWO, _FOUR, _FIVE, _TWO32 = (np.uint64(n) for n in (0, 1, 2, 4, 5, 32))
+_VALUE, _BOUND, _FIRST = _ZERO, _ONE, _TWO  # in a row: what the state counts for, a bound on the rest, the columns
 
 
-class World(NamedTuple):
-    """What is learned on, as flat arrays; row `s*A + a`."""
+class Kind(NamedTuple):
+    """What a kernel is compiled for, if constants are given, or finds out as it runs."""
 
-    next_state: NDArray[np.uint32]  # [S*A] the only successor, or SEVERAL
-    indptr: NDArray[np.int32]  # [S*A + 1]
-    indices: NDArray[np.int32]  # [nnz]
-    cumulative: NDArray[np.float64]  # [nnz] running sums of the probabilities in each row
-    rewards: NDArray[np.float64]  # [S*A]
-    absorbing: NDArray[np.bool_]  # [S]
-    start: NDArray[np.float64]  # [S] running sums of the start distribution
-    event: NDArray[np.bool_]  # [S], or empty: states from which on `before` no longer counts
+    n_actions: Any
+    n_choices: Any
+    n_columns: Any
+    plain: Any  # nothing special: Q-learning, constant step size, uniform default, one successor each, nothing counted
 
 
-class Rule(NamedTuple):
-    """How it is learned."""
-
-    n_actions: np.uint64  # A; a division in every step would be felt
-    default: NDArray[np.float64]  # [S*A]
-    default_sums: NDArray[np.float64]  # [S*A] running sums in each state
-    uniform: bool  # the default is uniform: drawing from it needs no search
-    gamma: float
-    eta: float
-    alpha: float
-    alpha_power: float  # the step size is alpha / n**alpha_power at the n-th visit
-    lazy: bool  # whether there is a lazy action
-    structured: bool
-    target: int  # MAX, SAMPLED or DEFAULT
+def _compiled(function: _F) -> _F:
+    """Nothing is allocated in here, so that references need not be counted (`_nrt`): counting doubles the time."""
+    return numba.njit(cache=True, nogil=True, _nrt=False)(function)  # type: ignore[call-overload, no-any-return, unused-ignore]
 
 
-class Table(NamedTuple):
-    """What one run knows; changed in place."""
-
-    q: NDArray[np.float64]  # [S, C]
-    steps: NDArray[np.float64]  # [S, A] or empty: discounted steps to the end under the greedy policy (Z)
-    visits: NDArray[np.int64]  # [S, C]
-    value: NDArray[np.float64]  # [S] what the state counts for in a target
-    greedy: NDArray[np.uint32]  # [S] the greedy choice, or TIED
-    stream: NDArray[np.uint64]  # [2] the random stream
+def _inlined(function: _F) -> _F:
+    """Put in where it is called, by LLVM: what is constant there is constant inside."""
+    return numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)  # type: ignore[call-overload, no-any-return, unused-ignore]
 
 
-def new_table(n_states: int, n_columns: int, rule: Rule, seed: int, with_steps: bool = False) -> Table:
-    """An empty table: all values 0, the random stream at its start."""
-    shape = (n_states, int(rule.n_actions)) if with_steps else (0, 0)
-    table = Table(
-        np.zeros((n_states, n_columns)),
-        np.zeros(shape),
-        np.zeros((n_states, n_columns), dtype=np.int64),
-        np.zeros(n_states),
-        np.zeros(n_states, dtype=np.uint32),
-        _seeded(seed),
-    )
-    refresh_all(table, rule)
-    return table
-
-
-def _seeded(seed: int) -> NDArray[np.uint64]:
-    """Two words of splitmix64; any whole number is a seed, neighbours give unrelated streams."""
-    mask, state, words = (1 << 64) - 1, seed & ((1 << 64) - 1), []
-    for _ in range(2):
-        state = (state + 0x9E3779B97F4A7C15) & mask
-        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-        words.append(z ^ (z >> 31))
-    return np.array(words, dtype=np.uint64)
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def draw(stream: Any) -> Any:
-    """64 random bits (xoroshiro128+)."""
-    a, b = stream[0], stream[1]
+@_inlined
+def draw(a: Any, b: Any) -> Any:
+    """64 random bits, and the words of the stream after them (xoroshiro128+)."""
     bits = a + b
     b ^= a
-    stream[0] = ((a << np.uint64(24)) | (a >> np.uint64(40))) ^ b ^ (b << np.uint64(16))
-    stream[1] = (b << np.uint64(37)) | (b >> np.uint64(27))
-    return bits
+    a = ((a << np.uint64(24)) | (a >> np.uint64(40))) ^ b ^ (b << np.uint64(16))
+    return bits, a, (b << np.uint64(37)) | (b >> np.uint64(27))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@_inlined
 def unit(bits: Any) -> Any:
     """The upper bits as a number in [0, 1)."""
     return np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@_inlined
 def search(sums: Any, begin: Any, end: Any, x: Any) -> Any:
-    """The first place from `begin` on whose running sum exceeds `x`, at most `end - 1`."""
-    place = begin
-    while place + _ONE < end and sums[place] <= x:
-        place += _ONE
-    return place
+    """The first index from `begin` on whose running sum exceeds `x`, at most `end - 1`."""
+    index = begin
+    while index + _ONE < end and sums[index] <= x:
+        index += _ONE
+    return index
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def below(bits: Any, count: Any) -> Any:
-    """A whole number below `count`, from the lower 32 bits."""
-    return ((bits & _LOW) * count) >> _TWO32
+@_inlined
+def choose(kind: Any, rule: Any, table: Any, place: Any, explore: Any, a: Any, b: Any) -> Any:
+    """An epsilon-greedy choice (A is lazy), the action executed for it, and the stream after it."""
+    bits, a, b = draw(a, b)
+    choice = np.uint64(table.greedy[place])
+    if choice > kind.n_actions:
+        choice = any_best(table.rows, kind.n_actions, place, bits)
+    # Selected, not branched to: chance cannot be predicted. What the first number leaves of the bits makes the second.
+    spread = (bits >> _TWO32) * kind.n_choices
+    choice = spread >> _TWO32 if (bits & _LOW) < explore else choice
+    executed = ((spread & _LOW) * kind.n_actions) >> _TWO32
+    if not kind.plain and not rule.uniform:
+        x = np.float64(spread & _LOW) / 4294967296.0
+        executed = search(rule.default_sums, place, place + kind.n_actions, x) - place
+    return choice, executed if choice == kind.n_actions else choice, a, b
 
 
-# The functions below take plain arrays, not the tuples above: reading an array out of a tuple inside a loop counts
-# references, which makes a step ten times slower.
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def choose(
-    q: Any,
-    greedy: Any,
-    stream: Any,
-    default_sums: Any,
-    uniform: Any,
-    lazy: Any,
-    n_actions: Any,
-    state: Any,
-    explore: Any,
-) -> Any:
-    """An epsilon-greedy choice and the action executed for it; `choice == A` is lazy."""
-    bits = draw(stream)
-    if (bits >> _TWO32) < explore:
-        choice = below(bits, n_actions + _ONE if lazy else n_actions)
-        bits = draw(stream)
-    else:
-        choice = np.uint64(greedy[state])
-        if choice == _TIED:
-            choice = any_best(q, n_actions, state, bits)
-    executed = choice
-    if choice == n_actions:  # the default's action
-        if uniform:
-            executed = below(bits, n_actions)
-        else:
-            first = state * n_actions
-            place = np.float64(bits & _LOW) / 4294967296.0
-            executed = search(default_sums, first, first + n_actions, place) - first
-    return choice, executed
-
-
-@numba.njit(cache=True, nogil=True)
-def any_best(q: Any, n_actions: Any, state: Any, bits: Any) -> Any:
+@_compiled
+def any_best(rows: Any, n_actions: Any, place: Any, bits: Any) -> Any:
     """One of the actions with the largest value, at random."""
-    best, ties = -np.inf, np.uint64(0)
+    best, ties, first = -np.inf, _ZERO, place + _FIRST
     for a in range(n_actions):
-        if q[state, a] > best:
-            best, ties = q[state, a], _ONE
-        elif q[state, a] == best:
+        x = rows[first + a]
+        if x > best:
+            best, ties = x, _ONE
+        elif x == best:
             ties += _ONE
-    left = below(bits, ties)
-    chosen: Any = np.uint64(0)
+    left = ((bits >> _TWO32) * ties) >> _TWO32
+    chosen: Any = _ZERO
     for a in range(n_actions):
-        if q[state, a] == best:
-            if left == np.uint64(0):
+        if rows[first + a] == best:
+            if left == _ZERO:
                 chosen = a
                 break
             left -= _ONE
     return chosen
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def refresh(
-    q: Any, value: Any, greedy: Any, default: Any, eta: Any, lazy: Any, structured: Any, target: Any, n_actions: Any,
-    state: Any,
-) -> None:  # fmt: skip
-    """Recomputes what is greedy in a state and what it counts for, after its row has changed. A tie is lazy."""
-    first = state * n_actions
-    best = q[state, np.uint64(0)]
-    mean = default[first] * best
-    chosen: Any = np.uint64(0)
-    tied = False
-    for a in range(_ONE, n_actions):  # without branches: which action is best cannot be predicted
-        x = q[state, a]
-        mean += default[first + a] * x
-        tied = (tied and x <= best) or x == best
-        chosen = a if x > best else chosen
+@_inlined
+def refresh(kind: Any, rule: Any, table: Any, place: Any, column: Any, new: Any) -> None:
+    """Writes a new value into a column of a state, and what is greedy there and what it counts for. A tie is lazy.
+
+    Only the other columns are read: to read back what has just been written makes the processor guess whether it is
+    the same entry, and a wrong guess costs more than all the rest of a step.
+    """
+    rows, first, derived = table.rows, place + _FIRST, kind.n_choices > kind.n_columns
+    weighted = not kind.plain and not rule.uniform
+    best, bound, mean = new, -np.inf, new * rule.default[place + column] if weighted else new
+    low = high = column  # of the best columns two, if there are two
+    for k in range(kind.n_columns - _ONE):  # without branches: which column is best cannot be predicted
+        a = k + np.uint64(k >= column)
+        x = rows[first + a]
+        mean += x * rule.default[place + a] if weighted else x
+        low = a if x > best else low
+        high = a if x >= best else high
+        if not derived:
+            bound = max(bound, min(x, best))
         best = max(best, x)
-    if lazy:
-        lazy_value = mean + eta if structured else q[state, n_actions]
-        if lazy_value >= best or target == DEFAULT:  # a default that is only watched is always followed
-            best, chosen, tied = lazy_value, n_actions, False
-    greedy[state] = TIED if tied else np.uint32(chosen)
-    value[state] = best
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def choice_value(q: Any, default: Any, eta: Any, structured: Any, n_actions: Any, state: Any, choice: Any) -> Any:
-    """What a choice in a state is worth: SARSA's target."""
-    if choice < n_actions or not structured:
-        worth = q[state, choice]
+    chosen = low if low == high else kind.n_actions + _ONE
+    if derived:
+        lazy_value = (mean if weighted else mean * rule.default[place]) + rule.eta
+        # A default that is only watched is always followed.
+        lazy = lazy_value >= best or (not kind.plain and rule.target == DEFAULT)
+        best = lazy_value if lazy else best
     else:
-        worth = eta
-        for a in range(n_actions):
-            worth += default[state * n_actions + a] * q[state, a]
+        lazy = low == kind.n_actions or high == kind.n_actions
+    rows[first + column] = new
+    rows[place + _VALUE] = best
+    if not derived:
+        rows[place + _BOUND] = bound
+    table.greedy[place] = np.uint32(kind.n_actions if lazy else chosen)
+
+
+@_inlined
+def learn(
+    kind: Any, rule: Any, table: Any, place: Any, choice: Any, executed: Any, reward: Any, following: Any, alive: Any,
+    bonus: Any,
+) -> None:  # fmt: skip
+    """Learns from one step into a state that counts for `bonus`."""
+    derived = kind.n_choices > kind.n_columns
+    column = executed if derived else choice
+    entry = place + _FIRST + column
+    table.visits[entry] += 1
+    size = rule.alpha
+    if not kind.plain:
+        if rule.alpha_power != 0.0:
+            size /= np.float64(table.visits[entry]) ** rule.alpha_power
+        if table.steps.size:
+            learn_steps(kind, rule, table, size, place, executed, following, alive)
+    old = table.rows[entry]
+    price = rule.eta if derived or choice < kind.n_actions else 0.0
+    new = old + size * (reward - price + rule.gamma * bonus - old)
+    if derived:
+        if new != old:
+            refresh(kind, rule, table, place, column, new)
+    elif column == np.uint64(table.greedy[place]) and new > table.rows[place + _BOUND]:  # the best, and it stays so
+        table.rows[entry] = new
+        table.rows[place + _VALUE] = new
+    else:
+        refresh(kind, rule, table, place, column, new)
+
+
+@_inlined
+def choice_value(kind: Any, rule: Any, table: Any, place: Any, choice: Any) -> Any:
+    """What a choice in a state is worth: SARSA's target."""
+    if choice < kind.n_columns:
+        worth = table.rows[place + _FIRST + choice]
+    else:
+        worth = rule.eta
+        for a in range(kind.n_actions):
+            worth += rule.default[place + a] * table.rows[place + _FIRST + a]
     return worth
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def learn_steps(steps: Any, q: Any, greedy: Any, gamma: Any, size: Any, n_actions: Any, state: Any, executed: Any,
-                following: Any, alive: Any) -> None:  # fmt: skip
+@_inlined
+def learn_steps(
+    kind: Any, rule: Any, table: Any, size: Any, place: Any, executed: Any, following: Any, alive: Any
+) -> None:
     """Learns Z, the discounted steps to the end, beside q: the same update with every reward 1."""
     ahead = 0.0
     if alive:
-        best = np.uint64(greedy[following])
-        if best == _TIED:
-            best = any_best(q, n_actions, following, _ONE)
-        ahead = steps[following, best]
-    steps[state, executed] += size * (1.0 + gamma * ahead - steps[state, executed])
+        best = np.uint64(table.greedy[following])
+        if best > kind.n_actions:
+            best = any_best(table.rows, kind.n_actions, following, _ONE)
+        ahead = table.steps[following + _FIRST + best]
+    entry = place + _FIRST + executed
+    table.steps[entry] += size * (1.0 + rule.gamma * ahead - table.steps[entry])
 
 
-@numba.njit(cache=True, nogil=True)
-def refresh_all(table: Table, rule: Rule) -> None:
-    """`refresh` for every state."""
-    for state in range(np.uint64(table.value.size)):
-        refresh(
-            table.q, table.value, table.greedy, rule.default, rule.eta, rule.lazy, rule.structured, rule.target,
-            rule.n_actions, state,
-        )  # fmt: skip
+@_inlined
+def ends(kind: Any, table: Any, place: Any) -> Any:
+    """Whether the episode ends in a state."""
+    return table.greedy[place] == np.uint32(kind.n_actions + _TWO)
 
 
-@numba.njit(cache=True, nogil=True)
+# -- called from Python, step by step --------------------------------------------------------------------------------
+
+
+@_compiled
+def refresh_all(table: Table, rule: Rule, absorbing: Any) -> None:
+    """`refresh` for every state; where the episode ends nothing is to come."""
+    kind = Kind(rule.n_actions, rule.n_choices, rule.n_columns, False)
+    for state in range(np.uint64(absorbing.size)):
+        place = state * rule.width
+        refresh(kind, rule, table, place, _ZERO, table.rows[place + _FIRST])
+        if absorbing[state]:
+            table.rows[place + _VALUE] = 0.0
+            table.greedy[place] = np.uint32(rule.n_actions + _TWO)
+
+
+@_compiled
 def first_choice(table: Table, rule: Rule, state: int, explore: Any) -> Any:
-    """The first choice of an episode; to be called from Python."""
-    return choose(
-        table.q, table.greedy, table.stream, rule.default_sums, rule.uniform, rule.lazy, rule.n_actions,
-        np.uint64(state), explore,
-    )  # fmt: skip
+    """The first choice of an episode."""
+    kind, stream = Kind(rule.n_actions, rule.n_choices, rule.n_columns, False), table.stream
+    place = np.uint64(state) * rule.width
+    choice, executed, stream[0], stream[1] = choose(kind, rule, table, place, explore, stream[0], stream[1])
+    return choice, executed
 
 
-@numba.njit(cache=True, nogil=True)
+@_compiled
 def one_step(
     table: Table, rule: Rule, state: int, choice: int, executed: int, reward: float, following: int, alive: bool,
     explore: Any,
 ) -> Any:  # fmt: skip
-    """Learns from one step and makes the next choice; to be called from Python."""
-    return _advance(
-        table.q, table.steps, table.visits, table.value, table.greedy, table.stream, rule.default, rule.default_sums,
-        rule.uniform, rule.gamma, rule.eta, rule.alpha, rule.alpha_power, rule.lazy, rule.structured, rule.target,
-        rule.n_actions, np.uint64(state), np.uint64(choice), np.uint64(executed), reward, np.uint64(following), alive,
-        explore,
-    )  # fmt: skip
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _advance(
-    q: Any, steps: Any, visits: Any, value: Any, greedy: Any, stream: Any, default: Any, default_sums: Any,
-    uniform: Any, gamma: Any, eta: Any, alpha: Any, alpha_power: Any, lazy: Any, structured: Any, target: Any,
-    n_actions: Any, state: Any, choice: Any, executed: Any, reward: Any, following: Any, alive: Any, explore: Any,
-) -> Any:  # fmt: skip
     """Learns from one step and makes the next choice: after learning, or before it where that choice is the target."""
-    later, later_executed = choice, executed
-    bonus = 0.0
-    if target == SAMPLED:
-        later, later_executed = choose(q, greedy, stream, default_sums, uniform, lazy, n_actions, following, explore)
-        if alive:
-            bonus = choice_value(q, default, eta, structured, n_actions, following, later)
-    elif alive:
-        bonus = value[following]
-    column = executed if structured else choice
-    visits[state, column] += 1
-    size = alpha
-    if alpha_power != 0.0:
-        size /= np.float64(visits[state, column]) ** alpha_power
-    if steps.size:
-        learn_steps(steps, q, greedy, gamma, size, n_actions, state, executed, following, alive)
-    old = q[state, column]
-    price = eta if column < n_actions else 0.0
-    new = old + size * (reward - price + gamma * bonus - old)
-    if new != old:
-        q[state, column] = new
-        # Where neither the best choice nor its value can have changed, the row is not looked through.
-        if (lazy and structured) or new >= value[state] or old == value[state]:
-            refresh(q, value, greedy, default, eta, lazy, structured, target, n_actions, state)
-    if target != SAMPLED:
-        later, later_executed = choose(q, greedy, stream, default_sums, uniform, lazy, n_actions, following, explore)
+    kind, stream = Kind(rule.n_actions, rule.n_choices, rule.n_columns, False), table.stream
+    place, ahead = np.uint64(state) * rule.width, np.uint64(following) * rule.width
+    later, later_executed, bonus = np.uint64(choice), np.uint64(executed), table.rows[ahead + _VALUE]
+    if rule.target == SAMPLED:
+        later, later_executed, stream[0], stream[1] = choose(kind, rule, table, ahead, explore, stream[0], stream[1])
+        bonus = choice_value(kind, rule, table, ahead, later)
+    learn(
+        kind, rule, table, place, np.uint64(choice), np.uint64(executed), reward, ahead, alive, bonus if alive else 0.0
+    )
+    if rule.target != SAMPLED:
+        later, later_executed, stream[0], stream[1] = choose(kind, rule, table, ahead, explore, stream[0], stream[1])
     return later, later_executed
 
 
-# `_nrt=False`: nothing is allocated in here, so that references need not be counted; counting them doubles the time.
-@numba.njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-def episodes(
-    world: World, rule: Rule, table: Table, count: int, max_steps: int, epsilon: float, epsilon_step: float,
-    occupancy: Any, before: Any,
-) -> Any:  # fmt: skip
-    """Plays and learns `count` episodes; epsilon falls by `epsilon_step` after each.
+# -- whole episodes -------------------------------------------------------------------------------------------------
+#
+# A run under way is a tuple of numbers that can stay in registers: place, choice, executed, steps left, point, episode,
+# threshold of exploring, whether the event has happened, score, controls, total of steps, the two words of the stream.
 
-    Counts visits of states in `occupancy [S]` and, until a state of `world.event`, in `before [S]`, unless empty.
 
-    Returns:
-        Total reward (price excluded), control steps and steps.
-    """
-    next_state, indptr, indices, cumulative, rewards, absorbing, start, event = world
-    n_actions, default, default_sums, uniform, gamma, eta, alpha, alpha_power, lazy, structured, target = rule
-    q, steps, visits, value, greedy, stream = table
-    n_states = np.uint64(absorbing.size)
-    score, controls, total = 0.0, 0, 0
-    for episode in range(count):
-        explore = np.uint64(max(0.0, epsilon - episode * epsilon_step) * 4294967296.0)
-        state = search(start, np.uint64(0), n_states, unit(draw(stream)))
-        happened = False
-        choice, executed = choose(q, greedy, stream, default_sums, uniform, lazy, n_actions, state, explore)
-        for _ in range(max_steps):
-            if absorbing[state]:
+@_inlined
+def enter(lane: Any, plan: Any) -> Any:
+    """A run before its first episode."""
+    before, stream = plan.edges[plan.first] - 1, lane.table.stream
+    return _ZERO, _ZERO, _ZERO, 0, plan.first, before, _ZERO, False, 0.0, 0, 0, stream[0], stream[1]
+
+
+@_inlined
+def leave(lane: Any, at: Any) -> None:
+    """Keeps where the random stream is."""
+    lane.table.stream[0], lane.table.stream[1] = at[11], at[12]
+
+
+@_inlined
+def begin(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
+    """Ends the episode, and begins the next unless the last point is reached."""
+    place, choice, executed, left, point, episode, explore, _, score, controls, total, a, b = at
+    episode += 1
+    total -= left
+    if episode == plan.edges[point + 1]:
+        lane.seen[point, 0], lane.seen[point, 1], lane.seen[point, 2] = score, controls, total
+        point += 1
+    if point < plan.last:
+        explore = np.uint64(max(0.0, plan.epsilon - episode * plan.epsilon_step) * 4294967296.0)
+        place = np.uint64(world.start[_ZERO])
+        if world.start.size > 1:
+            bits, a, b = draw(a, b)
+            place = np.uint64(world.start[search(world.start_sums, _ZERO, np.uint64(world.start.size), unit(bits))])
+        left = plan.max_steps
+        total += left
+        if not kind.plain and lane.rule.target == SAMPLED:
+            choice, executed, a, b = choose(kind, lane.rule, lane.table, place, explore, a, b)
+    return place, choice, executed, left, point, episode, explore, False, score, controls, total, a, b
+
+
+@_inlined
+def turn(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
+    """Goes on to the next episode where this one is over."""
+    if at[3] == 0 or ends(kind, lane.table, at[0]):
+        at = begin(kind, world, lane, plan, at)
+    if not kind.plain:
+        while at[4] < plan.last and ends(kind, lane.table, at[0]):
+            at = begin(kind, world, lane, plan, at)
+    return at
+
+
+@_inlined
+def step(kind: Any, world: Any, lane: Any, at: Any) -> Any:
+    """One step of a run."""
+    place, choice, executed, left, point, episode, explore, happened, score, controls, total, a, b = at
+    rule, table = lane.rule, lane.table
+    sampled = not kind.plain and rule.target == SAMPLED  # the choice was made, and learned from, in the step before
+    if not sampled:
+        choice, executed, a, b = choose(kind, rule, table, place, explore, a, b)
+    following = np.uint64(world.following[place + executed])
+    if not kind.plain:
+        if following == _SEVERAL:
+            bits, a, b = draw(a, b)
+            first, end = np.uint64(world.indptr[place + executed]), np.uint64(world.indptr[place + executed + _ONE])
+            following = np.uint64(world.places[search(world.cumulative, first, end, unit(bits))])
+        if lane.before.size:
+            happened |= world.event[place]
+            lane.before[place] += not happened
+    reward = world.rewards[place + executed]
+    score += reward
+    controls += choice < kind.n_actions
+    alive = kind.plain or not ends(kind, table, following)
+    later, later_executed, bonus = choice, executed, table.rows[following + _VALUE]
+    if sampled and alive:
+        later, later_executed, a, b = choose(kind, rule, table, following, explore, a, b)
+        bonus = choice_value(kind, rule, table, following, later)
+    learn(kind, rule, table, place, choice, executed, reward, following, alive, bonus)
+    return following, later, later_executed, left - 1, point, episode, explore, happened, score, controls, total, a, b
+
+
+@_inlined
+def pauses(kind: Any, lane: Any, at: Any) -> Any:
+    """Whether a run may be at the end of an episode: one test of what is rare."""
+    return lane.table.greedy[at[0]] > np.uint32(kind.n_actions) or at[3] == 0
+
+
+@_inlined
+def play(kind: Any, world: Any, lane: Any, other: Any, both: Any, plan: Any) -> None:
+    """Plays the plan with one run, or with two of them in turns."""
+    at, at_other = enter(lane, plan), enter(other, plan)
+    if both:
+        while True:
+            if pauses(kind, lane, at):
+                at = turn(kind, world, lane, plan, at)
+                if at[4] == plan.last:
+                    break
+            at = step(kind, world, lane, at)
+            if pauses(kind, other, at_other):
+                at_other = turn(kind, world, other, plan, at_other)
+                if at_other[4] == plan.last:
+                    break
+            at_other = step(kind, world, other, at_other)
+        leave(lane, at)
+        leave(other, at_other)
+        if at[4] == plan.last:
+            lane, at = other, at_other
+    while True:  # the one there is, or the one that is not through yet
+        if pauses(kind, lane, at):
+            at = turn(kind, world, lane, plan, at)
+            if at[4] == plan.last:
                 break
-            row = state * n_actions + executed
-            following = np.uint64(next_state[row])
-            if following == _SEVERAL:
-                begin, end = np.uint64(indptr[row]), np.uint64(indptr[row + _ONE])
-                following = np.uint64(indices[search(cumulative, begin, end, unit(draw(stream)))])
-            reward = rewards[row]
-            score += reward
-            controls += choice < n_actions
-            total += 1
-            if occupancy.size:
-                occupancy[state] += 1
-            if before.size:
-                happened |= event[state]
-                if not happened:
-                    before[state] += 1
-            choice, executed = _advance(
-                q, steps, visits, value, greedy, stream, default, default_sums, uniform, gamma, eta, alpha,
-                alpha_power, lazy, structured, target, n_actions, state, choice, executed, reward, following,
-                not absorbing[following], explore,
-            )  # fmt: skip
-            state = following
-    return score, controls, total
+        at = step(kind, world, lane, at)
+    leave(lane, at)
+
+
+@_compiled
+def play_any(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
+    """Any rule, any world."""
+    rule = lane.rule
+    play(Kind(rule.n_actions, rule.n_choices, rule.n_columns, False), world, lane, other, both, plan)
+
+
+@_compiled
+def play_structured(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
+    """Plain, with four actions and a lazy value that is derived."""
+    play(Kind(_FOUR, _FIVE, _FOUR, True), world, lane, other, both, plan)
+
+
+@_compiled
+def play_augmented(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
+    """Plain, with four actions and a lazy column."""
+    play(Kind(_FOUR, _FIVE, _FIVE, True), world, lane, other, both, plan)
+
+
+@_compiled
+def play_unlazy(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
+    """Plain, with four actions and nothing else."""
+    play(Kind(_FOUR, _FOUR, _FOUR, True), world, lane, other, both, plan)

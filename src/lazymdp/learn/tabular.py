@@ -10,27 +10,20 @@ updates are made from its own steps, in Python and thus slower.
 
 from __future__ import annotations
 
-import copy
 import functools
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp import cores
 from lazymdp.lazy import check_eta, check_table
-from lazymdp.learn import steps
-from lazymdp.learn.steps import MAX, SAMPLED, Rule, Table, new_table
-from lazymdp.learn.worlds import as_model, check_event, play, sizes, world_of
+from lazymdp.learn.runs import Progress, Run, Schedule, train_runs
+from lazymdp.learn.tables import BESIDE, MAX, SAMPLED, Rule, widened
+from lazymdp.learn.worlds import as_model, sizes
 from lazymdp.mdp import MDP
-
-Progress = Callable[[int, int], None]
-"""Called with the episodes done and the episodes in all, over all runs."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -144,8 +137,7 @@ def q_learning(
     )
     rules = [rule._replace(eta=float(price) if lazy else 0.0) for price in etas]
     schedule = Schedule(episodes, max_steps, epsilon, final_epsilon, min(points, episodes))
-    n_columns = int(rule.n_actions) + augmented
-    runs = train_runs(model, rules, seeds, n_columns, schedule, event, workers, progress)
+    runs = train_runs(model, rules, seeds, schedule, event, workers, progress)
     return _collect(runs, etas, seeds, schedule)
 
 
@@ -160,101 +152,25 @@ def make_rule(
     *, lazy: bool, structured: bool, target: int,
 ) -> Rule:  # fmt: skip
     """A rule at price 0; the default is checked, and uniform if not given; a model's own discount goes first."""
-    shape = sizes(model)
-    given = np.full(shape, 1.0 / shape[1]) if default_policy is None else default_policy
-    default = check_table(given, shape, "default_policy")
+    n_states, n_actions = sizes(model)
+    given = np.full((n_states, n_actions), 1.0 / n_actions) if default_policy is None else default_policy
+    default = check_table(given, (n_states, n_actions), "default_policy")
+    n_columns = n_actions + (lazy and not structured)
+    width = n_columns + BESIDE
     return Rule(
-        np.uint64(shape[1]),
-        default.reshape(-1),
-        np.cumsum(default, axis=1).reshape(-1),
+        np.uint64(n_actions),
+        np.uint64(n_actions + lazy),
+        np.uint64(n_columns),
+        np.uint64(width),
+        widened(default, width),
+        widened(np.cumsum(default, axis=1), width),
         bool((default == default[0, 0]).all()),
         model.gamma if isinstance(model, MDP) else gamma,
         0.0,
         alpha,
         alpha_power,
-        lazy,
-        structured,
         target,
     )
-
-
-class Schedule(NamedTuple):
-    """How long a run is and how its exploration falls."""
-
-    episodes: int
-    max_steps: int
-    epsilon: float
-    final_epsilon: float
-    points: int
-
-    @property
-    def edges(self) -> NDArray[np.int64]:
-        """`[P+1]` episodes at which the points of the curves begin and end."""
-        return np.linspace(0, self.episodes, self.points + 1).astype(np.int64)
-
-    @property
-    def epsilon_step(self) -> float:
-        """By how much epsilon falls from one episode to the next."""
-        return (self.epsilon - self.final_epsilon) / max(1, self.episodes - 1)
-
-
-class Run(NamedTuple):
-    """One run: its table, its curves `[P]`, and where it was at the end `[S]`."""
-
-    table: Table
-    score: NDArray[np.float64]
-    controls: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    occupancy: NDArray[np.int64]
-    before: NDArray[np.int64]
-
-
-def train_runs(
-    model: MDP | gym.Env[Any, Any], rules: Sequence[Rule], seeds: NDArray[np.int64], n_columns: int, schedule: Schedule,
-    event: ArrayLike | None, workers: int | None, progress: Progress | None, with_steps: bool = False,
-) -> list[list[Run]]:  # fmt: skip
-    """Every rule with every seed, spread over the cores; the result does not depend on how many there are."""
-    n_states, _ = sizes(model)
-    mask = check_event(event, n_states)
-    world = world_of(model, mask) if isinstance(model, MDP) else None
-    edges, lock, done = schedule.edges, threading.Lock(), 0
-    total, stopped = len(rules) * seeds.size * schedule.episodes, threading.Event()
-
-    def run(rule: Rule, seed: int) -> Run:
-        nonlocal done
-        table = new_table(n_states, n_columns, rule, seed, with_steps)
-        curves = np.zeros((3, schedule.points))
-        nowhere = np.zeros(0, dtype=np.int64)
-        occupancy, before = np.zeros(n_states, dtype=np.int64), np.zeros(n_states if mask.size else 0, dtype=np.int64)
-        env = model if isinstance(model, MDP) else copy.deepcopy(model)  # runs side by side need envs of their own
-        for point in range(schedule.points):
-            if stopped.is_set():
-                break
-            count = int(edges[point + 1] - edges[point])
-            last = point == schedule.points - 1
-            now = schedule.epsilon - edges[point] * schedule.epsilon_step
-            where = (occupancy, before) if last else (nowhere, nowhere)
-            told = (count, schedule.max_steps, float(now), schedule.epsilon_step)
-            if world is not None:
-                curves[:, point] = steps.episodes(world, rule, table, *told, *where)
-            elif not isinstance(env, MDP):
-                curves[:, point] = play(env, rule, table, *told, *where, mask, seed if point == 0 else None)
-            with lock:
-                done += count
-                if progress is not None:
-                    progress(done, total)
-        score, controls, length = curves
-        return Run(table, score, controls.astype(np.int64), length.astype(np.int64), occupancy, before)
-
-    with ThreadPoolExecutor(workers or cores.available()) as pool:
-        futures = [[pool.submit(run, rule, int(seed)) for seed in seeds] for rule in rules]
-        try:
-            return [[future.result() for future in row] for row in futures]
-        except BaseException:
-            stopped.set()  # an error or Ctrl-C: let the others end at their next point
-            for future in (f for row in futures for f in row):
-                future.cancel()
-            raise
 
 
 def _collect(
@@ -267,14 +183,12 @@ def _collect(
 
     count = np.diff(schedule.edges)
     length = stack(lambda run: run.steps)
-    action = stack(lambda run: run.table.greedy)
-    q = stack(lambda run: run.table.q)
     return TabularResult(
         etas,
         seeds,
-        q,
-        stack(lambda run: run.table.visits),
-        np.where(action == steps.TIED, q.argmax(axis=-1), action).astype(np.int64),  # tied actions beat lazy
+        stack(lambda run: run.q),
+        stack(lambda run: run.visits),
+        stack(lambda run: run.action),
         schedule.edges[1:],
         stack(lambda run: run.score) / count,
         stack(lambda run: run.controls) / np.maximum(length, 1),

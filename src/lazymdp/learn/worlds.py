@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.learn.steps import SEVERAL, Rule, Table, World, first_choice, one_step
+from lazymdp.learn.steps import first_choice, one_step
+from lazymdp.learn.tables import SEVERAL, Lane, Plan, World, widened
 from lazymdp.mdp import MDP
 
 
@@ -37,20 +38,22 @@ def sizes(source: MDP | gym.Env[Any, Any]) -> tuple[int, int]:
     return int(source.observation_space.n), int(source.action_space.n)  # type: ignore[attr-defined]
 
 
-def world_of(mdp: MDP, event: NDArray[np.bool_]) -> World:
+def world_of(mdp: MDP, event: NDArray[np.bool_], width: int) -> World:
     """A model as the flat arrays the compiled steps read."""
-    matrix = mdp.transitions
+    matrix, shape = mdp.transitions, (mdp.n_states, mdp.n_actions)
     lengths = np.diff(matrix.indptr)
-    first = matrix.indices[matrix.indptr[:-1]]
+    first = matrix.indices[matrix.indptr[:-1]].astype(np.uint32) * np.uint32(width)
+    possible = np.flatnonzero(mdp.start)
     return World(
-        np.where(lengths == 1, first.astype(np.uint32), SEVERAL),
-        matrix.indptr,
-        matrix.indices,
+        widened(np.where(lengths == 1, first, SEVERAL).reshape(shape), width),
+        np.concatenate([[0], np.cumsum(widened(lengths.reshape(shape), width))]).astype(np.int32),
+        matrix.indices.astype(np.uint32) * np.uint32(width),
         _running_sums(matrix),
-        mdp.rewards.reshape(-1),
-        mdp.absorbing,
-        np.cumsum(mdp.start),
-        event,
+        widened(mdp.rewards, width),
+        possible.astype(np.uint32) * np.uint32(width),
+        np.cumsum(mdp.start[possible]),
+        widened(event[:, None], width) if event.size else event,
+        bool((lengths == 1).all() and not mdp.absorbing[possible].any()),
     )
 
 
@@ -73,33 +76,30 @@ def _running_sums(matrix: sp.csr_array) -> NDArray[np.float64]:
     return sums - np.repeat(before, np.diff(matrix.indptr))
 
 
-def play(
-    env: gym.Env[Any, Any], rule: Rule, table: Table, count: int, max_steps: int, epsilon: float, epsilon_step: float,
-    occupancy: NDArray[np.int64], before: NDArray[np.int64], event: NDArray[np.bool_], seed: int | None,
-) -> tuple[float, int, int]:  # fmt: skip
-    """`steps.episodes` on an environment instead of a model: the same choices and updates, the steps its own."""
-    n_actions = int(rule.n_actions)
+def play(env: gym.Env[Any, Any], lane: Lane, plan: Plan, event: NDArray[np.bool_], seed: int) -> None:
+    """`steps.play_any` on an environment instead of a model: the same choices and updates, the steps its own."""
+    rule, table = lane.rule, lane.table
+    n_actions, width = int(rule.n_actions), int(rule.width)
     score, controls, total = 0.0, 0, 0
-    for episode in range(count):
-        explore_below = np.uint64(max(0.0, epsilon - episode * epsilon_step) * 4294967296.0)
-        observation, _ = env.reset(seed=seed if episode == 0 else None)
-        state, happened = int(observation), False
-        choice, executed = first_choice(table, rule, state, explore_below)
-        for _ in range(max_steps):
-            observation, reward, terminated, truncated, _ = env.step(int(executed))
-            following = int(observation)
-            score += float(reward)
-            controls += choice < n_actions
-            total += 1
-            if occupancy.size:
-                occupancy[state] += 1
-            if before.size:
-                happened = happened or bool(event[state])
-                before[state] += not happened
-            choice, executed = one_step(
-                table, rule, state, choice, executed, float(reward), following, not terminated, explore_below
-            )
-            if terminated or truncated:
-                break
-            state = following
-    return score, controls, total
+    for point in range(plan.first, plan.last):
+        for episode in range(plan.edges[point], plan.edges[point + 1]):
+            explore = np.uint64(max(0.0, plan.epsilon - episode * plan.epsilon_step) * 4294967296.0)
+            observation, _ = env.reset(seed=seed if episode == 0 else None)
+            state, happened = int(observation), False
+            choice, executed = first_choice(table, rule, state, explore)
+            for _ in range(plan.max_steps):
+                observation, reward, terminated, truncated, _ = env.step(int(executed))
+                following = int(observation)
+                score += float(reward)
+                controls += choice < n_actions
+                total += 1
+                if lane.before.size:
+                    happened = happened or bool(event[state])
+                    lane.before[state * width] += not happened
+                choice, executed = one_step(
+                    table, rule, state, choice, executed, float(reward), following, not terminated, explore
+                )
+                if terminated or truncated:
+                    break
+                state = following
+        lane.seen[point] = score, controls, total
