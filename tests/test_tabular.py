@@ -150,6 +150,35 @@ def test_a_run_depends_on_its_seed_and_on_nothing_else():
     np.testing.assert_array_equal(alone.q, coarse.q)  # how often the curves are read changes nothing
 
 
+GRID_RUNS = {"structured": {}, "augmented": dict(backup="augmented"), "no lazy action": dict(lazy=False)}
+
+
+@pytest.mark.parametrize("kind", GRID_RUNS)
+def test_the_loops_compiled_for_speed_give_what_the_general_one_gives(kind):
+    """An event is counted by the general loop; with one point of the curves, in the whole run. It changes nothing."""
+    world = KeyDoorTreasure(apple=True)
+    mdp = lz.MDP.from_gymnasium(world, 0.99)
+    options = dict(eta=[0.03, 0.05], seed=range(3), episodes=3_000, max_steps=200, workers=1, **GRID_RUNS[kind])
+    general = q_learning(mdp, points=1, event=world.has_key, **options)
+    fast = q_learning(mdp, points=1, **options)
+    for name in ("q", "visits", "action", "score", "control_frequency", "episode_length", "occupancy"):
+        np.testing.assert_array_equal(getattr(fast, name), getattr(general, name))
+    assert fast.visits.sum() == fast.steps
+    alone = q_learning(mdp, points=7, **options | dict(eta=0.05, seed=1))  # not beside another run, read more often
+    np.testing.assert_array_equal(alone.q[0, 0], fast.q[1, 1])
+
+
+def test_where_an_episode_ends_at_its_start_it_has_no_steps():
+    mdp, default = small()
+    start = np.full(5, 0.1)
+    start[mdp.absorbing] = 0.6
+    ending = lz.MDP(mdp.transitions, mdp.rewards, mdp.gamma, start, mdp.absorbing)
+    found = q_learning(ending, default, 0.1, seed=range(4), episodes=20_000, workers=1)
+    whole = q_learning(exact_start(mdp), default, 0.1, seed=range(4), episodes=20_000, workers=1)
+    assert found.episode_length.mean() == pytest.approx(0.4 * whole.episode_length.mean(), rel=0.05)
+    assert found.visits[:, :, mdp.absorbing].sum() == 0
+
+
 def test_global_random_numbers_are_left_alone():
     mdp, default = small()
     before = np.random.get_state()[1].copy()  # noqa: NPY002

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.learn.dial import Dial
 
-_CHUNK = 100
+CHUNK = 100
 """Steps between two looks at whether all episodes are over."""
 
 
@@ -70,7 +71,7 @@ class DialAgent:
         self.dial, self.parameters = dial, parameters
         self._values = jax.jit(dial.network.apply)
         self._start = jax.jit(jax.vmap(dial.game.init))
-        self._play = jax.jit(self._play_chunk)
+        self._play = jax.jit(functools.partial(play, dial))
 
     def q(self, observations: ArrayLike, eta: ArrayLike) -> NDArray[np.float32]:
         """`[N, A]` values of taking control in `[N, ...]` observations at price `eta` (a number or `[N]`)."""
@@ -131,11 +132,11 @@ class DialAgent:
         starts = jax.random.split(key, episodes)
         states = self._start(jnp.tile(starts, prices.size))
         totals, alive = jnp.zeros((eta.size, 3)), jnp.ones(eta.size, dtype=bool)
-        for done in range(0, max_steps, _CHUNK):
+        for done in range(0, max_steps, CHUNK):
             key, chunk_key = jax.random.split(key)
             states, totals, alive = self._play(self.parameters, states, totals, alive, eta, chunk_key, epsilon)
             if progress is not None:
-                progress(min(done + _CHUNK, max_steps), max_steps)
+                progress(min(done + CHUNK, max_steps), max_steps)
             if not bool(alive.any()):
                 break
         score, steps, controls = np.asarray(totals, dtype=float).T.reshape(3, prices.size, episodes)
@@ -163,21 +164,36 @@ class DialAgent:
         config = self.dial.config
         return np.append(0.0, np.geomspace(config.eta_low, config.eta_high, points - 1))
 
-    def _play_chunk(
-        self, parameters: Any, states: Any, totals: Any, alive: Any, eta: Any, key: Any, epsilon: Any
-    ) -> tuple[Any, Any, Any]:
-        game = self.dial.game
 
-        def step(carry: Any, key: Any) -> tuple[Any, None]:
-            states, totals, alive = carry
-            choice_key, step_key = jax.random.split(key)
-            choice = self.dial.act(parameters, jax.vmap(game.observe)(states), eta, choice_key, epsilon)
-            keys = jax.random.split(step_key, eta.size)
-            states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
-            made = jnp.stack([reward, jnp.ones(eta.size), 1.0 - choice.lazy], -1)
-            return (states, totals + alive[:, None] * made, alive & ~(ended | cut)), None
+def play(
+    dial: Dial, parameters: Any, states: Any, totals: Any, alive: Any, eta: Any, key: Any, epsilon: Any
+) -> tuple[Any, Any, Any]:
+    """Some steps of evaluation.
 
-        return jax.lax.scan(step, (states, totals, alive), jax.random.split(key, _CHUNK))[0]
+    Args:
+        dial: The learner.
+        parameters: Of its network.
+        states: `[N]` of the games.
+        totals: `[N, 3]` return, steps and controls of each first episode so far.
+        alive: `[N]` bool, whether it still goes on.
+        eta: `[N]` prices.
+        key: Random key.
+        epsilon: Share of random choices.
+
+    Returns:
+        States, totals and alive afterwards.
+    """
+
+    def step(carry: Any, key: Any) -> tuple[Any, None]:
+        states, totals, alive = carry
+        choice_key, step_key = jax.random.split(key)
+        choice = dial.act(parameters, jax.vmap(dial.game.observe)(states), eta, choice_key, epsilon)
+        keys = jax.random.split(step_key, eta.size)
+        states, reward, ended, cut = jax.vmap(dial.game.step)(states, choice.executed, keys)
+        made = jnp.stack([reward, jnp.ones(eta.size), 1.0 - choice.lazy], -1)
+        return (states, totals + alive[:, None] * made, alive & ~(ended | cut)), None
+
+    return jax.lax.scan(step, (states, totals, alive), jax.random.split(key, CHUNK))[0]
 
 
 def _crossing(etas: NDArray[np.float64], frequency: NDArray[np.float64], wanted: float) -> float:

@@ -75,7 +75,8 @@ def train_runs(
         lanes = [_new_lane(rule, seed, absorbing, schedule.points, with_steps) for rule, seed in wanted]
         env = model if isinstance(model, MDP) else copy.deepcopy(model)  # runs side by side need envs of their own
         curves, until_last = np.zeros((len(lanes), schedule.points, 3)), [lane.table.visits.copy() for lane in lanes]
-        stops = np.unique([*np.linspace(0, schedule.points - 1, 10).astype(int), schedule.points])
+        parts = schedule.points if world is None else 10  # to call the compiled loop for each point would be felt
+        stops = np.unique([*np.linspace(0, schedule.points - 1, parts).astype(int), schedule.points])
         for first, last in pairwise(stops.tolist()):
             if stopped.is_set():
                 break
@@ -106,7 +107,7 @@ def train_runs(
         try:
             runs = [each for future in futures for each in future.result()]
         except BaseException:
-            stopped.set()  # an error or Ctrl-C: let the others end at their next point
+            stopped.set()  # an error or Ctrl-C: let the others end at their next stop
             for future in futures:
                 future.cancel()
             raise

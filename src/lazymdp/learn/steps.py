@@ -299,7 +299,7 @@ def begin(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
 @_inlined
 def turn(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
     """Goes on to the next episode where this one is over."""
-    if at[3] == 0 or ends(kind, lane.table, at[0]):
+    if ends(kind, lane.table, at[0]) or at[3] == 0:
         at = begin(kind, world, lane, plan, at)
     if not kind.plain:
         while at[4] < plan.last and ends(kind, lane.table, at[0]):
