@@ -26,7 +26,6 @@ from lazymdp.learn import q_learning
 
 ETA, GAMMA, ALPHA, EPSILON, MAX_STEPS = 0.03, 0.99, 0.5, 0.1, 1_000
 EPISODES = 100_000
-ERRORS = (0.1, 0.03, 0.01, 0.003, 0.001)
 GOALS = {"python": 300.0, "bare": 2.0, "cores": 1.8}
 
 
@@ -87,26 +86,6 @@ def bare(next_state: np.ndarray, absorbing: np.ndarray, start: int, steps: int, 
         else:
             state = following
     return ended
-
-
-def sample_efficiency() -> list[dict]:
-    """Steps until the control values are right to a given mean error, for both backups; any state may be the start."""
-    base = lz.MDP.from_gymnasium(KeyDoorTreasure(), GAMMA)
-    mdp = lz.MDP(base.transitions, base.rewards, GAMMA)
-    exact = lz.solve(lz.LazyMDP(mdp, lz.policies.uniform(mdp), ETA)).q[~mdp.absorbing]
-    needed: dict[tuple[str, float], int] = {}
-    for backup in ("augmented", "structured"):
-        for episodes in (500 * 2**k // 2 for k in range(11)):
-            options = dict(alpha=ALPHA, epsilon=0.5, final_epsilon=0.5, episodes=episodes, seed=range(10))
-            found = q_learning(mdp, None, ETA, backup=backup, **options)
-            error = np.abs(found.q[0][:, ~mdp.absorbing, :4] - exact).mean()
-            for level in ERRORS:
-                if error <= level:
-                    needed.setdefault((backup, level), found.steps // 10)
-    return [
-        {"error": level, **{backup: needed.get((backup, level)) for backup in ("augmented", "structured")}}
-        for level in ERRORS
-    ]
 
 
 def best(task: Callable[[], int], repeats: int) -> tuple[float, int]:
@@ -199,13 +178,6 @@ def main() -> None:
         f"{experiment['control'][1]:.1%} of steps."
     )
     print(summary)
-    learned = sample_efficiency()
-    needed = [
-        [report.number(row["error"]), *(f"{row[b]:,}" if row[b] else "never" for b in ("augmented", "structured"))]
-        for row in learned
-    ]
-    efficiency_header = ("mean error of q", "augmented, steps", "structured, steps")
-    report.show("steps until the values are right", efficiency_header, needed, words=1)
     made = report.circumstances(["lazymdp", "numba", "numpy", "pymdptoolbox", "gymnasium"])
     sections = [
         "Steps a second, best of several runs after one to warm up, learning included; one environment step is one "
@@ -215,14 +187,8 @@ def main() -> None:
         report.markdown(goal_header, goals(rows), words=1),
         "## The paper's experiment",
         summary,
-        "## Samples needed",
-        "Steps, mean of ten seeds, until the mean error of the control values against `lz.solve` is below a level "
-        f"(Key-Door-Treasure without the apple, eta {ETA}, alpha {ALPHA}, epsilon 0.5, any state as start; the number "
-        "of episodes doubles from one try to the next). *Never*: not within 256,000 episodes; the augmented backup's "
-        "lazy column is noisy, and with a constant step size stays so.",
-        report.markdown(efficiency_header, needed, words=1),
     ]
-    results = {"circumstances": made, "rows": rows, "figure_7": experiment, "samples": learned}
+    results = {"circumstances": made, "rows": rows, "figure_7": experiment}
     report.write("tabular", "Tabular learning", results, sections)
 
 

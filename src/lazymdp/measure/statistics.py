@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import trim_mean
 
 
 class Interval(NamedTuple):
@@ -37,3 +38,22 @@ def mean_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: in
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
     return Interval(runs.mean(axis=0), low, high)
+
+
+def iqm_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Interval:
+    """The interquartile mean over runs, the mean of the middle half, and its percentile bootstrap interval.
+
+    Args:
+        samples: `[N, ...]` one entry per run (seed).
+        confidence: Of the interval.
+        resamples: How often runs are drawn again.
+        seed: Of the drawing; the same seed gives the same interval.
+    """
+    runs = np.asarray(samples, dtype=np.float64)
+    if runs.ndim == 0 or not len(runs):
+        raise ValueError(f"samples have shape {runs.shape}, expected [N, ...] with at least one run.")
+    rows = np.random.default_rng(seed).integers(len(runs), size=(resamples, len(runs)))
+    means = trim_mean(runs[rows], 0.25, axis=1)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
+    return Interval(trim_mean(runs, 0.25, axis=0), low, high)

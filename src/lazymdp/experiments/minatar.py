@@ -1,0 +1,217 @@
+"""Ours: on five MinAtar games, one dial against a specialist for every price, at the same number of steps in all.
+
+*augmented*: a network with A + 1 outputs for each price, as in the paper; *structured*: one with A outputs for each
+price, the lazy value derived; *dial*: one network for all prices, trained for as many steps as the specialists
+together. Every network then plays whole episodes, greedily. Needs a GPU to be quick; run it with
+
+    python -m lazymdp.experiments.minatar FOLDER
+
+which keeps what is complete in FOLDER and goes on from there.
+
+Return (interquartile mean over seeds, with 95 % bootstrap intervals) against the share of steps in control, one point
+per price. Up and to the left is better.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from lazymdp import runs
+from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.measure.statistics import Interval, iqm_interval
+from lazymdp.runs import Record, Table, Tables, table
+from lazymdp.show import styled
+from lazymdp.show.colors import CONTROL, FAINT, INK
+
+TITLE = "MinAtar: one dial against a specialist for every price"
+METHODS = {"augmented": (FAINT, "--", "s"), "structured": (INK, "-.", "^"), "dial": (CONTROL, "-", "o")}
+"""Colour, dashes and marker of each."""
+_PROTOTYPE = {("breakout", 0.1): 16.1, ("asterix", 0.02): 21.2, ("freeway", 0.02): 44.0}
+"""Returns of the first prototype of the dial, to be bettered."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the study."""
+
+    games: tuple[str, ...] = ("breakout", "asterix", "freeway", "space_invaders", "seaquest")
+    """MinAtar games."""
+    etas: tuple[float, ...] = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+    """Prices; the smallest above 0 and the largest bound what the dial draws."""
+    seeds: int = 10
+    """Runs of each."""
+    steps: int = 5_000_000
+    """Steps of a specialist; a dial gets as many times more as there are prices."""
+    episodes: int = 64
+    """Episodes of evaluation per run and price."""
+    n_envs: int = 128
+    """Environments of a specialist; a dial has as many times more as there are prices."""
+    chunk: int = 20
+    """Iterations per call of the compiled program."""
+
+
+def part(config: Config, game: str, method: str, progress: Progress | None = None) -> Table:
+    """All runs of one method in one game, as one program."""
+    from lazymdp.learn.dial import Dial, DialConfig
+    from lazymdp.learn.games import minatar
+    from lazymdp.learn.population import Population
+
+    count = len(config.etas) if method == "dial" else 1
+    low, high = min(eta for eta in config.etas if eta > 0.0), max(config.etas)
+    settings = DialConfig(
+        steps=config.steps * count,
+        n_envs=config.n_envs * count,
+        structured=method != "augmented",
+        eta_low=low,
+        eta_high=high,
+    )
+    population = Population(Dial(minatar(game), settings), config.chunk)
+    single = [(max(eta, low), max(eta, low), float(eta == 0.0)) for eta in config.etas]
+    prices = [(low, high, 1.0 / count)] if method == "dial" else single
+    learners = population.start(range(config.seeds), prices)
+    calls = max(1, settings.iterations // config.chunk)
+    started = time.perf_counter()
+    for call in range(calls):
+        learners, summary = population.advance(learners)
+        if call == 0:
+            np.asarray(summary.episodes)  # waits: what comes before is compilation
+            started = time.perf_counter()
+        if progress is not None:
+            progress(call + 1, calls)
+    np.asarray(summary.episodes)
+    made = (calls - 1) * config.chunk * settings.n_envs * settings.rollout * len(prices) * config.seeds
+    rate = made / (time.perf_counter() - started) if calls > 1 else np.nan
+    seeds = np.arange(config.seeds)
+    etas = (
+        np.tile(config.etas, (config.seeds, 1)) if method == "dial" else np.repeat(config.etas, config.seeds)[:, None]
+    )
+    played = population.evaluate(learners, etas, episodes=config.episodes).reshape(-1, 3)
+    return table(
+        game=game,
+        method=method,
+        eta=etas.ravel(),
+        seed=np.repeat(seeds, count) if method == "dial" else np.tile(seeds, len(config.etas)),
+        score=played[:, 0],
+        length=played[:, 1],
+        control=played[:, 2],
+        steps_per_second=rate,
+    )
+
+
+def run(config: Config, progress: Progress | None = None, done: Table | None = None) -> Tables:
+    """Every method in every game; `done` holds parts made before."""
+    parts = [] if done is None else [done]
+    wanted = [(game, method) for game in config.games for method in METHODS]
+    made = set() if done is None else set(zip(done["game"].tolist(), done["method"].tolist(), strict=True))
+    for place, (game, method) in enumerate(wanted):
+        if (game, method) not in made:
+            parts.append(part(config, game, method))
+        if progress is not None:
+            progress(place + 1, len(wanted))
+    return {"runs": {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}}
+
+
+def _cell(rows: Table, game: str, method: str, eta: float) -> Table:
+    here = (rows["game"] == game) & (rows["method"] == method) & (rows["eta"] == eta)
+    return {name: column[here] for name, column in rows.items()}
+
+
+def _score(rows: Table, game: str, method: str, eta: float) -> Interval:
+    return iqm_interval(_cell(rows, game, method, eta)["score"])
+
+
+def _after_price(cell: Table) -> float:
+    """Mean return less what was paid for control: what each agent was trained for, discount apart."""
+    return float((cell["score"] - cell["eta"] * cell["control"] * cell["length"]).mean())
+
+
+def claims(data: Tables) -> list[Claim]:
+    """Control falls with the price, and the dial is no worse than a specialist."""
+    rows = data["runs"]
+    games, etas = list(dict.fromkeys(rows["game"].tolist())), np.unique(rows["eta"])
+    found = []
+    for game in games:
+        control = [_cell(rows, game, "dial", eta)["control"].mean() for eta in etas]
+        falls = bool((np.diff(control) < 0.02).all())
+        words = f"{control[0]:.2f} to {control[-1]:.2f}" + ("" if falls else ", not always")
+        found.append(Claim(f"{game}: the dial's control falls with the price", "falls", words, falls))
+        paid = {method: [_after_price(_cell(rows, game, method, eta)) for eta in etas] for method in METHODS}
+        better = int(sum(d >= s for d, s in zip(paid["dial"], paid["structured"], strict=True)))
+        found.append(
+            Claim(
+                f"{game}: return less the price paid, dial at least the structured specialist's",
+                f"at most prices ({etas.size // 2 + 1} or more)",
+                f"{better} of {etas.size}",
+                better > etas.size // 2,
+            )
+        )
+    for (game, eta), wanted in _PROTOTYPE.items():
+        if game in games:
+            score = float(_score(rows, game, "dial", eta).mean)
+            text = f"{game}, eta {eta:g}: the dial's return"
+            found.append(Claim(text, f">= {wanted:g}", f"{score:.1f}", score >= wanted))
+    return found
+
+
+def plot(data: Tables) -> Figure:
+    """A frontier per game."""
+    rows = data["runs"]
+    games, etas = list(dict.fromkeys(rows["game"].tolist())), np.unique(rows["eta"])
+    with styled():
+        figure, axes = plt.subplots(1, len(games), figsize=(3.3 * len(games) + 0.4, 3.2), squeeze=False)
+        for ax, game in zip(axes[0], games, strict=True):
+            for method, (color, dashes, marker) in METHODS.items():
+                if not ((rows["game"] == game) & (rows["method"] == method)).any():
+                    continue
+                scores = [_score(rows, game, method, eta) for eta in etas]
+                control = [float(_cell(rows, game, method, eta)["control"].mean()) for eta in etas]
+                mean = np.array([float(score.mean) for score in scores])
+                off = np.array([(score.mean - score.low, score.high - score.mean) for score in scores], dtype=float).T
+                look = dict(color=color, linestyle=dashes, marker=marker, markersize=4, elinewidth=0.8)
+                ax.errorbar(control, mean, np.maximum(off, 0.0), label=method, **look)
+            ax.set_title(game.replace("_", " "))
+            ax.set_xlabel("share of steps in control")
+            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        axes[0, 0].set_ylabel("return (price excluded)")
+        axes[0, 0].legend(loc="upper left")
+    return figure
+
+
+def main(folder: Path, **settings: Any) -> None:
+    """Makes the study part by part, saving after each; what is there with the same settings is kept."""
+    import json
+    from datetime import UTC, datetime
+
+    config = Config(**settings)
+    wanted = json.loads(json.dumps(asdict(config)))
+    record = runs.load_record(folder)
+    data: Any = runs.load(folder) if record is not None and record.settings == wanted else {}
+    seconds = 0.0 if record is None or not data else record.seconds
+    rows = data.get("runs")
+    for game in config.games:
+        for method in METHODS:
+            if rows is not None and ((rows["game"] == game) & (rows["method"] == method)).any():
+                continue
+            started = time.perf_counter()
+            made = part(config, game, method)
+            seconds += time.perf_counter() - started
+            rows = made if rows is None else {name: np.concatenate([rows[name], made[name]]) for name in made}
+            told = datetime.now(UTC).isoformat(timespec="seconds")
+            runs.save(
+                folder, {"runs": rows}, Record("minatar", wanted, runs.command_line(), seconds, runs.versions(), told)
+            )
+            print(
+                game, method, f"{made['steps_per_second'][0] / 1e6:.1f} M steps/s, {seconds:.0f} s so far", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), **({"games": tuple(sys.argv[2].split(","))} if len(sys.argv) > 2 else {}))
