@@ -30,7 +30,10 @@ ORDER = [
     "measure",
     "show",
     "runs",
+    "checkpoints",
     "experiments",
+    "cli_output",
+    "cli_training",
     "cli",
     "__main__",
 ]

@@ -1,4 +1,4 @@
-"""The command line: `lazymdp solve | path | explore | reproduce | list`. It parses, calls and shows; no logic is here.
+"""The command line: `lazymdp COMMAND`. It parses, calls and shows; no logic is here.
 
 Exit codes: 0 done, 1 a claim of the paper does not hold, 2 bad input, 130 interrupted. Tables go to standard output,
 progress and errors to standard error, so that `--json` can be piped.
@@ -7,31 +7,25 @@ progress and errors to standard error, so that `--json` can be piped.
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Union
 
 import gymnasium as gym
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 import lazymdp as lz
+from lazymdp.cli_output import ERR, OUT, print_json, progress_bars, show_facts
+from lazymdp.cli_training import evaluate, resume, train
 from lazymdp.exact.path import EtaPath
 from lazymdp.experiments import EXPERIMENTS
 from lazymdp.experiments.reproduce import EXPLORER, Outcome, reproduce, write_index
 from lazymdp.files import write_text
 from lazymdp.sources import Source, load_model
-
-_OUT = Console()
-_ERR = Console(stderr=True)
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 
@@ -71,9 +65,9 @@ def solve(
     }
     if json:
         arrays = {name: getattr(solution, name) for name in ("control", "action", "lazy_gap", "value")}
-        _print_json({**facts, "per_state": arrays})
+        print_json({**facts, "per_state": arrays})
         return 0
-    _show_facts(facts)
+    show_facts(facts)
     order = np.argsort(-np.where(mdp.absorbing, -np.inf, solution.lazy_gap), kind="stable")[: max(rows, 0)]
     table = Table("state", "choice", "lazy-gap", "value", title=f"the {order.size} states that matter most")
     for state in map(int, order):
@@ -81,7 +75,7 @@ def solve(
         table.add_row(
             mdp.describe_state(state), choice, f"{solution.lazy_gap[state]:.4g}", f"{solution.value[state]:.4g}"
         )
-    _OUT.print(table)
+    OUT.print(table)
     return 0
 
 
@@ -122,11 +116,11 @@ def path(
         facts["budget"] = {"eta": plan.eta, "return": plan.value, "controls": plan.control_count, "weight": plan.weight}
     columns = {"from_eta": starts, "return": found.start_values, "controls": found.start_counts}
     if json:
-        _print_json({**facts, "per_policy": columns, "per_state": {"critical_eta": found.critical_eta}})
+        print_json({**facts, "per_policy": columns, "per_state": {"critical_eta": found.critical_eta}})
         return 0
-    _show_facts({name: fact for name, fact in facts.items() if name != "budget"})
+    show_facts({name: fact for name, fact in facts.items() if name != "budget"})
     if budget is not None:
-        _OUT.print(
+        OUT.print(
             f"At most {budget:g} controls: return {plan.value:.4g} with {plan.control_count:.4g} controls, at eta = "
             f"{plan.eta:.4g}" + (f" (a mixture, {plan.weight:.0%} the policy below it)." if plan.weight < 1 else ".")
         )
@@ -135,7 +129,7 @@ def path(
     )
     for place in np.unique(np.linspace(0, starts.size - 1, max(rows, 0)).round().astype(int)):
         table.add_row(*(f"{column[place]:.4g}" for column in columns.values()))
-    _OUT.print(table)
+    OUT.print(table)
     return 0
 
 
@@ -163,7 +157,7 @@ def explore(
         raise FileNotFoundError(f"cannot write {out}: there is no folder {out.parent}.")
     source = load_model(model, gamma)
     _write_explorer(source, _path(source, default, tol), out, title)
-    _OUT.print(f"Explorer: {out.resolve()}", soft_wrap=True, highlight=False)
+    OUT.print(f"Explorer: {out.resolve()}", soft_wrap=True, highlight=False)
     if open:
         webbrowser.open(out.resolve().as_uri())
     return 0
@@ -208,7 +202,7 @@ def reproduce_results(
         chosen = {name: which for name, experiment in EXPERIMENTS.items() if isinstance(which, experiment.config)}
     out.mkdir(parents=True, exist_ok=True)
     done: list[Outcome] = []
-    with _progress() as bars:
+    with progress_bars() as bars:
         for name, config in chosen.items():
             task = bars.add_task(name, total=None)
 
@@ -223,10 +217,10 @@ def reproduce_results(
     index = write_index(out)
     if json:
         results = {outcome.experiment.name: [dataclasses.asdict(claim) for claim in outcome.claims] for outcome in done}
-        _print_json({"index": str(index.resolve()), "claims": results})
+        print_json({"index": str(index.resolve()), "claims": results})
     else:
         _show_claims(done)
-        _OUT.print(f"All of it: {index.resolve()}", soft_wrap=True, highlight=False)
+        OUT.print(f"All of it: {index.resolve()}", soft_wrap=True, highlight=False)
     return 0 if all(outcome.holds for outcome in done) else 1
 
 
@@ -257,14 +251,14 @@ def list_names(json: bool = False) -> int:
         },
     }
     if json:
-        _print_json(names)
+        print_json(names)
         return 0
     for kind, entries in names.items():
         table = Table(kind, "", show_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
         for name, words in entries.items():
             table.add_row(name, words)
-        _OUT.print(table)
-        _OUT.print()
+        OUT.print(table)
+        OUT.print()
     return 0
 
 
@@ -273,6 +267,9 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "path": path,
     "explore": explore,
     "reproduce": reproduce_results,
+    "train": train,
+    "resume": resume,
+    "evaluate": evaluate,
     "list": list_names,
 }
 
@@ -283,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     if "--version" in given:
-        _OUT.print(f"lazymdp {lz.__version__}", highlight=False)
+        OUT.print(f"lazymdp {lz.__version__}", highlight=False)
         return 0
     try:
         return tyro.extras.subcommand_cli_from_dict(
@@ -296,12 +293,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     tyro.conf.FlagCreatePairsOff),
         )  # fmt: skip
     except KeyboardInterrupt:
-        _ERR.print("Interrupted. What is complete is kept; the same command goes on from there.", style="bold")
+        ERR.print("Interrupted. What is complete is kept; the same command goes on from there.", style="bold")
         return 130
     except (ValueError, TypeError, OSError, ImportError) as error:
         if debug:
             raise
-        _ERR.print(f"[bold red]Error:[/] {_one_line(error)}", soft_wrap=True, highlight=False)
+        ERR.print(f"[bold red]Error:[/] {_one_line(error)}", soft_wrap=True, highlight=False)
         return 2
 
 
@@ -313,17 +310,9 @@ def entry_point() -> None:
 # -- showing ---------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Progress bars on standard error."""
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(SpinnerColumn(), *columns, console=_ERR) as bars:
-        yield bars
-
-
 def _path(source: Source, default: str, tol: float | None) -> EtaPath:
     policy = lz.policies.named(source.mdp, default)
-    with _progress() as bars:
+    with progress_bars() as bars:
         task = bars.add_task("every price", total=None)
 
         def tell(count: int, price: float) -> None:
@@ -338,13 +327,6 @@ def _write_explorer(source: Source, found: EtaPath, out: Path, title: str | None
     write_text(out, lz.show.explorer(found, world=source.world, title=title or source.name))
 
 
-def _show_facts(facts: dict[str, Any]) -> None:
-    table = Table.grid(padding=(0, 2))
-    for name, fact in facts.items():
-        table.add_row(name.replace("_", " "), f"{fact:.5g}" if isinstance(fact, float) else str(fact))
-    _OUT.print(table)
-
-
 def _show_claims(done: Sequence[Outcome]) -> None:
     table = Table("", "claim", "expected", "found", "holds", title="claims")
     for outcome in done:
@@ -353,28 +335,11 @@ def _show_claims(done: Sequence[Outcome]) -> None:
             name = outcome.experiment.name if place == 0 else ""
             table.add_row(name, claim.text, claim.expected, claim.found, verdict)
         table.add_section()
-    _OUT.print(table)
+    OUT.print(table)
 
 
 def _choice(mdp: lz.MDP, action: int) -> str:
     return "lazy" if action == mdp.n_actions else mdp.describe_action(action)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_plain(value)))
-
-
-def _plain(value: Any) -> Any:
-    """Python's own types; what JSON has no word for (infinite, not a number) is null."""
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _one_line(error: BaseException) -> str:

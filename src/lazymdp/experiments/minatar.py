@@ -60,9 +60,10 @@ class Config:
 
 def part(config: Config, game: str, method: str, progress: Progress | None = None) -> Table:
     """All runs of one method in one game, as one program."""
-    from lazymdp.learn.dial import Dial, DialConfig
+    from lazymdp.learn.dial import Dial
     from lazymdp.learn.games import minatar
     from lazymdp.learn.population import Population
+    from lazymdp.learn.settings import DialConfig
 
     count = len(config.etas) if method == "dial" else 1
     low, high = min(eta for eta in config.etas if eta > 0.0), max(config.etas)

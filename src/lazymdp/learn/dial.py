@@ -20,7 +20,6 @@ Deviations from PQN (Gallici et al., 2024): 1. the price is an input; 2. the laz
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -30,51 +29,7 @@ import optax
 from lazymdp.learn.backup import lazy_value
 from lazymdp.learn.games import Game
 from lazymdp.learn.networks import dial_network
-
-
-@dataclass(frozen=True)
-class DialConfig:
-    """Settings of the dial."""
-
-    steps: int = 3_000_000
-    """Agent steps in all, over all environments."""
-    eta_low: float = 0.005
-    """Smallest price above 0 that is drawn; prices are spread evenly in their logarithm."""
-    eta_high: float = 0.5
-    """Largest price that is drawn; the same as `eta_low` for a single price."""
-    free_share: float = 0.125
-    """Share of episodes at price 0."""
-    structured: bool = True
-    """A outputs with the lazy value derived; False: A + 1 outputs, the paper's form."""
-    n_envs: int = 128
-    """Environments side by side."""
-    rollout: int = 32
-    """Steps of each between two fits."""
-    epochs: int = 2
-    """Passes over a rollout."""
-    minibatches: int = 16
-    """Gradient steps in a pass."""
-    gamma: float = 0.99
-    """Discount."""
-    trace: float = 0.65
-    """Lambda."""
-    learning_rate: float = 5e-4
-    """At the start; falls linearly ..."""
-    final_learning_rate: float = 1e-5
-    """... to this."""
-    largest_gradient: float = 10.0
-    """Norm to which gradients are clipped."""
-    final_epsilon: float = 0.05
-    """Share of random choices after exploration has fallen from 1, linearly ..."""
-    exploration: float = 0.1
-    """... over this share of the steps."""
-    hidden: tuple[int, ...] = (256, 128)
-    """Widths of the layers."""
-
-    @property
-    def iterations(self) -> int:
-        """Rollouts in all."""
-        return max(1, self.steps // (self.n_envs * self.rollout))
+from lazymdp.learn.settings import DialConfig
 
 
 class Choice(NamedTuple):

@@ -1,0 +1,47 @@
+"""The one backup of every structured learner against the exact operator."""
+
+import numpy as np
+import pytest
+
+import lazymdp as lz
+from lazymdp.experiments.theorem4 import random_model
+from lazymdp.learn.backup import lazy_backup, lazy_value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_mean_over_next_states_is_the_operator_T(seed):
+    generator = np.random.default_rng(seed)
+    mdp, default = random_model(generator, 6, 3, 0.9)
+    q, eta = generator.normal(size=(6, 3)), float(generator.uniform(-0.5, 1.0))
+    operator = np.empty((6, 3))
+    dense = mdp.transitions.toarray().reshape(6, 3, 6)
+    for state in range(6):
+        for action in range(3):
+            worth = [max(max(q[s]), float(default[s] @ q[s]) + eta) for s in range(6)]
+            operator[state, action] = mdp.rewards[state, action] - eta + 0.9 * dense[state, action] @ worth
+    # what a learner would see, averaged over the next state: the backup is linear in nothing but that
+    backups = lazy_backup(q[None, None], default[None, None], mdp.rewards[:, :, None], 0.9, eta)
+    np.testing.assert_allclose((dense * backups).sum(-1), operator, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_iterating_the_backup_ends_at_the_exact_solution(seed):
+    generator = np.random.default_rng(seed)
+    mdp, default = random_model(generator, 5, 3, 0.8)
+    eta = float(generator.uniform(0.0, 0.5))
+    exact = lz.solve(lz.LazyMDP(mdp, default, eta), tol=1e-10)
+    dense, q = mdp.transitions.toarray().reshape(5, 3, 5), np.zeros((5, 3))
+    discount = np.where(mdp.absorbing, 0.0, 0.8)  # nothing comes after an absorbing state
+    for _ in range(300):
+        q = (dense * lazy_backup(q[None, None], default[None, None], mdp.rewards[:, :, None], discount, eta)).sum(-1)
+    alive = ~mdp.absorbing
+    np.testing.assert_allclose(q[alive], exact.q[alive], atol=1e-8)
+
+
+def test_the_value_is_exactly_the_larger_of_the_two():
+    best, mean = np.array([1.0, 2.0, 0.3, np.nan]), np.array([0.9, 0.0, 0.2, 0.0])
+    np.testing.assert_array_equal(lazy_value(best, mean, 0.1), np.maximum(best, mean + 0.1))
+    assert lazy_value(0.5, 0.4, 0.1) == 0.5
+    q = np.array([[1.0, 3.0], [0.0, 0.0]])
+    half = np.full((2, 2), 0.5)
+    np.testing.assert_allclose(lazy_backup(q, half, np.array([1.0, 1.0]), np.array([0.9, 0.0]), 0.25), [3.45, 0.75])
