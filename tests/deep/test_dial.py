@@ -155,8 +155,9 @@ def test_an_agent_answers_what_is_asked_of_it():
     np.testing.assert_array_equal(played.score, again.score)
     budget = agent.for_budget(0.5)
     assert budget.eta_low <= budget.eta <= budget.eta_high
-    met = agent.frontier([budget.eta], episodes=400, seed=1).control_frequency[0]
-    assert abs(met - 0.5) < 0.12
+    assert budget.control_frequency <= 0.5
+    below = agent.frontier([0.9 * budget.eta, budget.eta], episodes=400, seed=1).control_frequency
+    assert below[1] < 0.53 < below[0]  # other episodes agree: a little cheaper would be too much control
     with pytest.raises(ValueError, match=r"control_frequency is 1\.5"):
         agent.for_budget(1.5)
     with pytest.raises(ValueError, match="expected a list of prices"):

@@ -47,7 +47,7 @@ class Budget:
     Attributes:
         eta: The price.
         eta_low: Lower and ...
-        eta_high: ... upper end of its 95 % bootstrap interval over episodes.
+        eta_high: ... upper end of its 95 % bootstrap interval over episodes, within the prices looked at.
         control_frequency: Share of steps in control at this price, read off the same episodes.
         score: Mean return there, price excluded.
     """
@@ -142,22 +142,28 @@ class DialAgent:
         score, steps, controls = np.asarray(totals, dtype=float).T.reshape(3, prices.size, episodes)
         return Played(prices, score, steps, controls)
 
-    def for_budget(self, control_frequency: float, *, points: int = 33, episodes: int = 100, seed: int = 0) -> Budget:
-        """The price at which the agent takes control in that share of steps, found on evaluation episodes."""
+    def for_budget(self, control_frequency: float, *, points: int = 17, episodes: int = 100, seed: int = 0) -> Budget:
+        """The smallest price at which the agent takes control in at most that share of steps.
+
+        Found on evaluation episodes at `points` prices over the range trained on, then at as many between the two that
+        enclose it. Where the frequency jumps from one price to the next, what is met lies below what was asked.
+        """
         if not 0.0 <= control_frequency <= 1.0:
             raise ValueError(f"control_frequency is {control_frequency}, expected a share of steps between 0 and 1.")
-        played = self.frontier(self._prices(points), episodes=episodes, seed=seed)
-        eta = _crossing(played.etas, played.control_frequency, control_frequency)
+        coarse = self.frontier(self._prices(points), episodes=episodes, seed=seed)
+        first = _first_within(coarse.control_frequency, control_frequency)
+        between = np.linspace(coarse.etas[max(0, first - 1)], coarse.etas[first], points)
+        fine = self.frontier(between, episodes=episodes, seed=seed)
+        place = _first_within(fine.control_frequency, control_frequency)
         generator = np.random.default_rng(seed)
         found = []
         for _ in range(500):
             rows = generator.integers(episodes, size=episodes)
-            share = played.controls[:, rows].sum(axis=1) / played.steps[:, rows].sum(axis=1)
-            found.append(_crossing(played.etas, share, control_frequency))
+            share = fine.controls[:, rows].sum(axis=1) / fine.steps[:, rows].sum(axis=1)
+            found.append(fine.etas[_first_within(share, control_frequency)])
         low, high = np.quantile(found, [0.025, 0.975])
-        met = float(np.interp(eta, played.etas, np.minimum.accumulate(played.control_frequency)))
-        score = float(np.interp(eta, played.etas, played.score.mean(axis=1)))
-        return Budget(eta, float(low), float(high), met, score)
+        met, score = float(fine.control_frequency[place]), float(fine.score[place].mean())
+        return Budget(float(fine.etas[place]), float(low), float(high), met, score)
 
     def _prices(self, points: int) -> NDArray[np.float64]:
         """0, then prices over the range trained on, even in their logarithm."""
@@ -196,11 +202,7 @@ def play(
     return jax.lax.scan(step, (states, totals, alive), jax.random.split(key, CHUNK))[0]
 
 
-def _crossing(etas: NDArray[np.float64], frequency: NDArray[np.float64], wanted: float) -> float:
-    """The smallest price at which the frequency, made to fall, is at most what is wanted."""
-    falling = np.minimum.accumulate(frequency)
-    place = int(np.argmax(falling <= wanted)) if (falling <= wanted).any() else len(etas) - 1
-    if place == 0 or falling[place] > wanted:
-        return float(etas[place])
-    share = (falling[place - 1] - wanted) / (falling[place - 1] - falling[place])
-    return float(etas[place - 1] + share * (etas[place] - etas[place - 1]))
+def _first_within(frequency: NDArray[np.float64], wanted: float) -> int:
+    """The first of increasing prices whose frequency is at most what is wanted; the last if none is."""
+    within = frequency <= wanted
+    return int(np.argmax(within)) if within.any() else len(frequency) - 1
