@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Errors only: what pip thinks of this machine's package sources is not ours to show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint types pytest test-interop test-browser docs format bench results screenshots clean
+.PHONY: demo test lint types pytest test-interop test-deep test-browser docs format bench results screenshots clean
 
 demo: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out demo
@@ -20,13 +20,17 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/dev
-	$(BIN)/pytest -n 2 --ignore=tests/interop --ignore=tests/browser
+	$(BIN)/pytest -n 2 --ignore=tests/interop --ignore=tests/browser --ignore=tests/deep
 
 # With Stable-Baselines3 (its models as defaults, its learners on top) and ale_py's vector environment: two minutes.
 test-interop: $(VENV)/interop
 	$(BIN)/pytest -n 2 tests/interop
 	# ale_py can hang when its process ends: a second try rather than a wait for ever.
 	timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py || timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py
+
+# The deep agents, with JAX and pgx: three minutes.
+test-deep: $(VENV)/deep
+	$(BIN)/pytest -n 2 tests/deep
 
 # The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), found on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
@@ -70,6 +74,10 @@ $(VENV)/dev: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e '.[docs]'
+	touch $@
+
+$(VENV)/deep: pyproject.toml $(VENV)/dev
+	$(PIP) install -e '.[dev,deep,minatar]'
 	touch $@
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev

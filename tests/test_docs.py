@@ -116,15 +116,22 @@ def options_in_help(capsys, *command):
     return found - {"-h", "--help"}
 
 
+@dataclasses.dataclass
+class Nothing:
+    """The settings of a command that has none."""
+
+
 @pytest.mark.parametrize("command", cli._COMMANDS)
 def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
     documented = rows(section(read("cli.md"), f"## lazymdp {command}"))
     options = {name for row in documented if len(row) == 3 for name in quoted(row[0])}
     assert options == options_in_help(capsys, command)
-    known = inspect.signature(cli._COMMANDS[command]).parameters
+    known = {name: entry.default for name, entry in inspect.signature(cli._COMMANDS[command]).parameters.items()}
+    known |= {field.name: field.default for field in dataclasses.fields(known.pop("settings", Nothing()))}
     for row in documented:
         if len(row) == 3:
-            assert _plain(row[1]) == _shown(known[quoted(row[0])[0].strip("-").replace("-", "_")].default), row
+            name = quoted(row[0])[0].removeprefix("--no").strip("-").replace("-", "_")
+            assert _plain(row[1]) == _shown(known[name]), row
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -147,7 +154,7 @@ def _shown(default):
     if default is inspect.Parameter.empty:
         return "required"
     if isinstance(default, bool) or default is None:
-        return {False: "off", None: "none"}[default]
+        return {False: "off", True: "on", None: "none"}[default]
     if isinstance(default, tuple):
         return " ".join(map(_shown, default))
     return f"{default:.10g}" if isinstance(default, int | float) else str(default)
