@@ -29,6 +29,8 @@ Tables = Mapping[str, Table]
 
 RECORD = "run.json"
 _PACKAGES = ("lazymdp", "numpy", "scipy", "numba", "gymnasium", "matplotlib")
+_DEEP_PACKAGES = ("jax", "equinox", "optax", "pgx", "ale-py")
+"""Named only where they are in use."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:  # used from a source tree that is not installed
             found[package] = "unknown"
+    for package in _DEEP_PACKAGES:
+        if package.replace("-", "_") in sys.modules:
+            found[package] = version(package)
     return found
 
 

@@ -14,9 +14,12 @@ per price. Up and to the left is better.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +137,16 @@ def _after_price(cell: Table) -> float:
     return float((cell["score"] - cell["eta"] * cell["control"] * cell["length"]).mean())
 
 
+def _games(rows: Table) -> list[str]:
+    """The games in which every method has been run, in order."""
+    made = set(zip(rows["game"].tolist(), rows["method"].tolist(), strict=True))
+    return [game for game in dict.fromkeys(rows["game"].tolist()) if all((game, method) in made for method in METHODS)]
+
+
 def claims(data: Tables) -> list[Claim]:
     """Control falls with the price, and the dial is no worse than a specialist."""
     rows = data["runs"]
-    games, etas = list(dict.fromkeys(rows["game"].tolist())), np.unique(rows["eta"])
+    games, etas = _games(rows), np.unique(rows["eta"])
     found = []
     for game in games:
         control = [_cell(rows, game, "dial", eta)["control"].mean() for eta in etas]
@@ -165,13 +174,11 @@ def claims(data: Tables) -> list[Claim]:
 def plot(data: Tables) -> Figure:
     """A frontier per game."""
     rows = data["runs"]
-    games, etas = list(dict.fromkeys(rows["game"].tolist())), np.unique(rows["eta"])
+    games, etas = _games(rows), np.unique(rows["eta"])
     with styled():
         figure, axes = plt.subplots(1, len(games), figsize=(3.3 * len(games) + 0.4, 3.2), squeeze=False)
         for ax, game in zip(axes[0], games, strict=True):
             for method, (color, dashes, marker) in METHODS.items():
-                if not ((rows["game"] == game) & (rows["method"] == method)).any():
-                    continue
                 scores = [_score(rows, game, method, eta) for eta in etas]
                 control = [float(_cell(rows, game, method, eta)["control"].mean()) for eta in etas]
                 mean = np.array([float(score.mean) for score in scores])
@@ -188,31 +195,25 @@ def plot(data: Tables) -> Figure:
 
 def main(folder: Path, **settings: Any) -> None:
     """Makes the study part by part, saving after each; what is there with the same settings is kept."""
-    import json
-    from datetime import UTC, datetime
-
     config = Config(**settings)
     wanted = json.loads(json.dumps(asdict(config)))
     record = runs.load_record(folder)
-    data: Any = runs.load(folder) if record is not None and record.settings == wanted else {}
-    seconds = 0.0 if record is None or not data else record.seconds
-    rows = data.get("runs")
-    for game in config.games:
-        for method in METHODS:
-            if rows is not None and ((rows["game"] == game) & (rows["method"] == method)).any():
-                continue
-            started = time.perf_counter()
-            made = part(config, game, method)
-            seconds += time.perf_counter() - started
-            rows = made if rows is None else {name: np.concatenate([rows[name], made[name]]) for name in made}
-            told = datetime.now(UTC).isoformat(timespec="seconds")
-            runs.save(
-                folder, {"runs": rows}, Record("minatar", wanted, runs.command_line(), seconds, runs.versions(), told)
-            )
-            print(
-                game, method, f"{made['steps_per_second'][0] / 1e6:.1f} M steps/s, {seconds:.0f} s so far", flush=True
-            )
+    rows: Table | None = None
+    seconds = 0.0
+    if record is not None and record.settings == wanted:
+        rows, seconds = runs.load(folder)["runs"], record.seconds
+    for game, method in product(config.games, METHODS):
+        if rows is not None and ((rows["game"] == game) & (rows["method"] == method)).any():
+            continue
+        started = time.perf_counter()
+        made = part(config, game, method)
+        seconds += time.perf_counter() - started
+        rows = made if rows is None else {name: np.concatenate([rows[name], made[name]]) for name in made}
+        told = datetime.now(UTC).isoformat(timespec="seconds")
+        record = Record("minatar", wanted, runs.command_line(), round(seconds, 1), runs.versions(), told)
+        runs.save(folder, {"runs": rows}, record)
+        print(f"{game} {method}: {made['steps_per_second'][0] / 1e6:.1f} M steps/s, {seconds:.0f} s so far", flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), **({"games": tuple(sys.argv[2].split(","))} if len(sys.argv) > 2 else {}))
+    main(Path(sys.argv[1]))
