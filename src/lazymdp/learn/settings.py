@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,66 @@ class TrainConfig:
     """Of the learner."""
 
 
+@dataclass(frozen=True)
+class DQNConfig:
+    """Settings of DQN at one price; as they stand, Dopamine's for Atari."""
+
+    steps: int = 50_000_000
+    """Agent steps in all, over all environments."""
+    eta: float = 0.0
+    """Price of a step of control; where there is a budget, the price to start from."""
+    structured: bool = False
+    """A + 1 outputs, the paper's form; True: A outputs with the lazy value derived."""
+    n_envs: int = 1
+    """Environments side by side."""
+    rollout: int = 1000
+    """Steps of each in an iteration."""
+    gamma: float = 0.99
+    """Discount."""
+    capacity: int = 1_000_000
+    """Steps that are remembered, over all environments."""
+    batch: int = 32
+    """Remembered steps in an update."""
+    min_replay: int = 20_000
+    """Agent steps before the first update."""
+    update_period: int = 4
+    """Agent steps per update, over all environments."""
+    target_period: int = 8_000
+    """Agent steps between two copies of the network to the target network."""
+    final_epsilon: float = 0.01
+    """Share of random choices after exploration has fallen from 1, linearly ..."""
+    epsilon_decay: int = 250_000
+    """... over this many agent steps, after the first `min_replay`."""
+    learning_rate: float = 6.25e-5
+    """Of Adam."""
+    adam_epsilon: float = 1.5e-4
+    """Of Adam."""
+    clip_rewards: bool = True
+    """Learn from rewards clipped to [-1, 1]; scores are never clipped."""
+    network: Literal["nature", "minatar", "mlp"] | None = None
+    """`nature` and `minatar` are Dopamine's; if not given, `nature` for images of at least 36 x 36, else `mlp`."""
+    hidden: tuple[int, ...] = (256, 128)
+    """Widths of the layers of an `mlp`."""
+    control_budget: float | None = None
+    """Share of steps in control that the price is steered to; if not given, the price stays."""
+    budget_step: float = 0.05
+    """How fast: what the price's logarithm gains in `target_period` steps, per unit of control above the budget."""
+
+    @classmethod
+    def minatar(cls, **changed: Any) -> DQNConfig:
+        """Dopamine's settings for MinAtar; others as arguments."""
+        settings: dict[str, Any] = dict(
+            steps=10_000_000, capacity=100_000, min_replay=1000, target_period=1000, learning_rate=2.5e-4,
+            adam_epsilon=3.125e-4, network="minatar",
+        )  # fmt: skip
+        return cls(**(settings | changed))
+
+    @property
+    def iterations(self) -> int:
+        """Iterations in all."""
+        return max(1, self.steps // (self.n_envs * self.rollout))
+
+
 def check_settings(settings: DialConfig) -> None:
     """Refuses settings that cannot be meant, before anything is compiled."""
     for name in ("steps", "n_envs", "rollout", "epochs", "minibatches"):
@@ -82,3 +143,35 @@ def check_settings(settings: DialConfig) -> None:
         raise ValueError(f"exploration is {settings.exploration} and hidden {settings.hidden}, expected both above 0.")
     if settings.rollout * settings.n_envs < settings.minibatches:
         raise ValueError(f"{settings.minibatches} minibatches of {settings.rollout * settings.n_envs} steps: too many.")
+
+
+def check_dqn_settings(settings: DQNConfig) -> None:
+    """Refuses settings that cannot be meant, before anything is compiled."""
+    counts = ("steps", "n_envs", "rollout", "batch", "update_period", "target_period", "epsilon_decay")
+    for name in counts:
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name} is {getattr(settings, name)}, expected at least 1.")
+    for name in ("gamma", "final_epsilon"):
+        if not 0.0 <= getattr(settings, name) <= 1.0:
+            raise ValueError(f"{name} is {getattr(settings, name)}, expected a number between 0 and 1.")
+    if settings.min_replay < settings.n_envs:
+        raise ValueError(
+            f"min_replay is {settings.min_replay} with {settings.n_envs} environments, expected at least one step of "
+            "each before the first update."
+        )
+    if settings.capacity < 2 * settings.n_envs:
+        raise ValueError(
+            f"capacity is {settings.capacity} with {settings.n_envs} environments, expected at least two steps of each."
+        )
+    if not 0.0 <= settings.eta < math.inf:
+        raise ValueError(f"eta is {settings.eta}, expected a price of at least 0.")
+    if settings.network in (None, "mlp") and (not settings.hidden or min(settings.hidden) < 1):
+        raise ValueError(f"hidden is {settings.hidden}, expected widths above 0.")
+    if settings.control_budget is not None:
+        if not 0.0 <= settings.control_budget <= 1.0:
+            raise ValueError(f"control_budget is {settings.control_budget}, expected a share between 0 and 1.")
+        if settings.eta == 0.0 or settings.budget_step <= 0.0:
+            raise ValueError(
+                f"eta is {settings.eta} and budget_step {settings.budget_step}, expected both above 0 with a budget: "
+                "the price is steered by factors."
+            )
