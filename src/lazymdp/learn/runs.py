@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp import cores
 from lazymdp.learn import steps
-from lazymdp.learn.tables import MAX, Lane, Plan, Rule, World, at_places, columns, greedy_choices, new_table
+from lazymdp.learn.tables import MAX, Lane, Plan, Rule, World, at_places, columns, greedy_choices, new_table, visits
 from lazymdp.learn.worlds import check_event, play, sizes, world_of
 from lazymdp.mdp import MDP
 
@@ -68,20 +68,20 @@ def train_runs(
     absorbing = model.absorbing if isinstance(model, MDP) else np.zeros(n_states, dtype=bool)
     edges, lock, done = schedule.edges, threading.Lock(), 0
     total, stopped = len(rules) * seeds.size * schedule.episodes, threading.Event()
+    parts = schedule.points if world is None else 10  # to call the compiled loop for each point would be felt
+    stops = np.unique([*np.linspace(0, schedule.points - 1, parts).astype(int), schedule.points]).tolist()
 
     def run(wanted: Sequence[tuple[Rule, int]]) -> list[Run]:
         """One run, or two in turns."""
         nonlocal done
         lanes = [_new_lane(rule, seed, absorbing, schedule.points, with_steps) for rule, seed in wanted]
         env = model if isinstance(model, MDP) else copy.deepcopy(model)  # runs side by side need envs of their own
-        curves, until_last = np.zeros((len(lanes), schedule.points, 3)), [lane.table.visits.copy() for lane in lanes]
-        parts = schedule.points if world is None else 10  # to call the compiled loop for each point would be felt
-        stops = np.unique([*np.linspace(0, schedule.points - 1, parts).astype(int), schedule.points])
-        for first, last in pairwise(stops.tolist()):
+        until_last = [0] * len(lanes)
+        for first, last in pairwise(stops):
             if stopped.is_set():
                 break
             if last == schedule.points:
-                until_last = [lane.table.visits.copy() for lane in lanes]
+                until_last = [visits(lane.table, lane.rule).copy() for lane in lanes]
                 counted = n_states * int(rules[0].width) if mask.size else 0
                 lanes = [lane._replace(before=np.zeros(counted, dtype=np.int64)) for lane in lanes]
             plan = Plan(edges, first, last, schedule.max_steps, schedule.epsilon, schedule.epsilon_step)
@@ -89,13 +89,11 @@ def train_runs(
                 _kernel(world, lanes[0])(world, lanes[0], lanes[-1], len(lanes) > 1, plan)
             elif not isinstance(env, MDP):
                 play(env, lanes[0], plan, mask, wanted[0][1])
-            for curve, lane in zip(curves, lanes, strict=True):
-                curve[first:last] = np.diff(lane.seen[first:last], axis=0, prepend=0.0)
             with lock:
                 done += int(edges[last] - edges[first]) * len(lanes)
                 if progress is not None:
                     progress(done, total)
-        return [_result(*each) for each in zip(lanes, curves, until_last, strict=True)]
+        return [_result(lane, stops, before) for lane, before in zip(lanes, until_last, strict=True)]
 
     wanted = [(rule, int(seed)) for rule in rules for seed in seeds]
     at_once = workers or cores.available()
@@ -116,8 +114,7 @@ def train_runs(
 
 def _new_lane(rule: Rule, seed: int, absorbing: NDArray[np.bool_], points: int, with_steps: bool) -> Lane:
     """A run that has not begun."""
-    table = new_table(absorbing.size, rule, seed, with_steps)
-    steps.refresh_all(table, rule, absorbing)
+    table = new_table(absorbing, rule, seed, with_steps)
     return Lane(rule, table, np.zeros(0, dtype=np.int64), np.zeros((points, 3)))
 
 
@@ -131,19 +128,20 @@ def _kernel(world: World, lane: Lane) -> Callable[[World, Lane, Lane, bool, Plan
     return compiled_for.get(shape, steps.play_any)
 
 
-def _result(lane: Lane, curves: NDArray[np.float64], until_last: NDArray[np.int64]) -> Run:
+def _result(lane: Lane, stops: Sequence[int], until_last: NDArray[np.int64]) -> Run:
     """What is left of a run. A step is a visit, so that the visits say where it was."""
     rule, table = lane.rule, lane.table
+    curves = np.diff(lane.seen, axis=0, prepend=0.0)
+    curves[stops[:-1]] = lane.seen[stops[:-1]]  # where it was counted anew
     score, controls, length = curves.T
-    visits = columns(table.visits, rule)
     return Run(
         columns(table.rows, rule),
-        visits,
+        visits(table, rule),
         columns(table.steps, rule),
         greedy_choices(table, rule),
         score,
         controls.astype(np.int64),
         length.astype(np.int64),
-        (visits - columns(until_last, rule)).sum(axis=1),
+        (visits(table, rule) - until_last).sum(axis=1),
         at_places(lane.before, rule),
     )

@@ -18,28 +18,22 @@ A step waits for the one before it, so two runs are made in turns on one core: w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 
-from lazymdp.learn.tables import DEFAULT, SAMPLED, SEVERAL, Lane, Plan, Rule, Table, World
+from lazymdp.learn import tables
+from lazymdp.learn.tables import DEFAULT, SAMPLED, At, Kind, Lane, Plan, Rule, Table, World
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 # Indices are unsigned, as in the exact solver: signed ones cost a check for negative values at every access.
-_LOW = _SEVERAL = np.uint64(SEVERAL)
+_LOW = _SEVERAL = np.uint64(tables.SEVERAL)
 _ZERO, _ONE, _TWO, _FOUR, _FIVE, _TWO32 = (np.uint64(n) for n in (0, 1, 2, 4, 5, 32))
-_VALUE, _BOUND, _FIRST = _ZERO, _ONE, _TWO  # in a row: what the state counts for, a bound on the rest, the columns
-
-
-class Kind(NamedTuple):
-    """What a kernel is compiled for, if constants are given, or finds out as it runs."""
-
-    n_actions: Any
-    n_choices: Any
-    n_columns: Any
-    plain: Any  # nothing special: Q-learning, constant step size, uniform default, one successor each, nothing counted
+_VALUE, _BOUND, _GREEDY, _COLUMNS = (np.uint64(n) for n in (tables.VALUE, tables.BOUND, tables.GREEDY, tables.COLUMNS))
 
 
 def _compiled(function: _F) -> _F:
@@ -50,6 +44,18 @@ def _compiled(function: _F) -> _F:
 def _inlined(function: _F) -> _F:
     """Put in where it is called, by LLVM: what is constant there is constant inside."""
     return numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)  # type: ignore[call-overload, no-any-return, unused-ignore]
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def rarely(_: Any, test: Any) -> Any:
+    """A test that seldom holds: what is done if it does is put out of the way of the rest."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        bit = args[0].type
+        expect = builder.module.declare_intrinsic("llvm.expect", [bit], ir.FunctionType(bit, [bit, bit]))
+        return builder.call(expect, [args[0], bit(0)])
+
+    return numba.types.boolean(numba.types.boolean), generate
 
 
 @_inlined
@@ -68,6 +74,12 @@ def unit(bits: Any) -> Any:
 
 
 @_inlined
+def whole(entry: Any) -> Any:
+    """An entry that is a whole number: rows hold both kinds, so that one address finds all there is of a state."""
+    return np.float64(entry).view(np.uint64)
+
+
+@_inlined
 def search(sums: Any, begin: Any, end: Any, x: Any) -> Any:
     """The first index from `begin` on whose running sum exceeds `x`, at most `end - 1`."""
     index = begin
@@ -80,8 +92,8 @@ def search(sums: Any, begin: Any, end: Any, x: Any) -> Any:
 def choose(kind: Any, rule: Any, table: Any, place: Any, explore: Any, a: Any, b: Any) -> Any:
     """An epsilon-greedy choice (A is lazy), the action executed for it, and the stream after it."""
     bits, a, b = draw(a, b)
-    choice = np.uint64(table.greedy[place])
-    if choice > kind.n_actions:
+    choice = whole(table.rows[place + _GREEDY])
+    if rarely(choice > kind.n_actions):
         choice = any_best(table.rows, kind.n_actions, place, bits)
     # Selected, not branched to: chance cannot be predicted. What the first number leaves of the bits makes the second.
     spread = (bits >> _TWO32) * kind.n_choices
@@ -96,7 +108,7 @@ def choose(kind: Any, rule: Any, table: Any, place: Any, explore: Any, a: Any, b
 @_compiled
 def any_best(rows: Any, n_actions: Any, place: Any, bits: Any) -> Any:
     """One of the actions with the largest value, at random."""
-    best, ties, first = -np.inf, _ZERO, place + _FIRST
+    best, ties, first = -np.inf, _ZERO, place + _COLUMNS
     for a in range(n_actions):
         x = rows[first + a]
         if x > best:
@@ -121,7 +133,7 @@ def refresh(kind: Any, rule: Any, table: Any, place: Any, column: Any, new: Any)
     Only the other columns are read: to read back what has just been written makes the processor guess whether it is
     the same entry, and a wrong guess costs more than all the rest of a step.
     """
-    rows, first, derived = table.rows, place + _FIRST, kind.n_choices > kind.n_columns
+    rows, first, derived = table.rows, place + _COLUMNS, kind.n_choices > kind.n_columns
     weighted = not kind.plain and not rule.uniform
     best, bound, mean = new, -np.inf, new * rule.default[place + column] if weighted else new
     low = high = column  # of the best columns two, if there are two
@@ -146,7 +158,9 @@ def refresh(kind: Any, rule: Any, table: Any, place: Any, column: Any, new: Any)
     rows[place + _VALUE] = best
     if not derived:
         rows[place + _BOUND] = bound
-    table.greedy[place] = np.uint32(kind.n_actions if lazy else chosen)
+    code = np.uint64(kind.n_actions if lazy else chosen)
+    if rarely(code != whole(rows[place + _GREEDY])):  # written only then, so that the next choice need not wait for it
+        rows[place + _GREEDY] = code.view(np.float64)
 
 
 @_inlined
@@ -157,36 +171,43 @@ def learn(
     """Learns from one step into a state that counts for `bonus`."""
     derived = kind.n_choices > kind.n_columns
     column = executed if derived else choice
-    entry = place + _FIRST + column
-    table.visits[entry] += 1
+    entry = place + _COLUMNS + column
+    count = np.uint64(whole(table.rows[entry + kind.n_columns]) + _ONE)
+    table.rows[entry + kind.n_columns] = count.view(np.float64)
     size = rule.alpha
     if not kind.plain:
         if rule.alpha_power != 0.0:
-            size /= np.float64(table.visits[entry]) ** rule.alpha_power
+            size /= np.float64(count) ** rule.alpha_power
         if table.steps.size:
             learn_steps(kind, rule, table, size, place, executed, following, alive)
     old = table.rows[entry]
-    price = rule.eta if derived or choice < kind.n_actions else 0.0
+    price = rule.eta if derived else rule.eta * rule.taken[choice]
     new = old + size * (reward - price + rule.gamma * bonus - old)
     if derived:
         if new != old:
             refresh(kind, rule, table, place, column, new)
-    elif column == np.uint64(table.greedy[place]) and new > table.rows[place + _BOUND]:  # the best, and it stays so
-        table.rows[entry] = new
-        table.rows[place + _VALUE] = new
     else:
-        refresh(kind, rule, table, place, column, new)
+        # What is greedy stays so while its value is above the bound and those of the others are below its value. One
+        # test does for both: chance makes a choice greedy or not. So does one entry to be written.
+        greedy = np.uint64(column == whole(table.rows[place + _GREEDY]))
+        limit, bound = table.rows[place + greedy], table.rows[place + _BOUND]
+        if rarely(not (new - limit) * (old - limit) > 0.0):
+            if new != old:
+                refresh(kind, rule, table, place, column, new)
+        else:
+            table.rows[entry] = new
+            table.rows[place + (greedy ^ _ONE)] = max(bound, new)
 
 
 @_inlined
 def choice_value(kind: Any, rule: Any, table: Any, place: Any, choice: Any) -> Any:
     """What a choice in a state is worth: SARSA's target."""
     if choice < kind.n_columns:
-        worth = table.rows[place + _FIRST + choice]
+        worth = table.rows[place + _COLUMNS + choice]
     else:
         worth = rule.eta
         for a in range(kind.n_actions):
-            worth += rule.default[place + a] * table.rows[place + _FIRST + a]
+            worth += rule.default[place + a] * table.rows[place + _COLUMNS + a]
     return worth
 
 
@@ -197,33 +218,21 @@ def learn_steps(
     """Learns Z, the discounted steps to the end, beside q: the same update with every reward 1."""
     ahead = 0.0
     if alive:
-        best = np.uint64(table.greedy[following])
+        best = whole(table.rows[following + _GREEDY])
         if best > kind.n_actions:
             best = any_best(table.rows, kind.n_actions, following, _ONE)
-        ahead = table.steps[following + _FIRST + best]
-    entry = place + _FIRST + executed
+        ahead = table.steps[following + _COLUMNS + best]
+    entry = place + _COLUMNS + executed
     table.steps[entry] += size * (1.0 + rule.gamma * ahead - table.steps[entry])
 
 
 @_inlined
 def ends(kind: Any, table: Any, place: Any) -> Any:
     """Whether the episode ends in a state."""
-    return table.greedy[place] == np.uint32(kind.n_actions + _TWO)
+    return whole(table.rows[place + _GREEDY]) == kind.n_actions + _TWO
 
 
 # -- called from Python, step by step --------------------------------------------------------------------------------
-
-
-@_compiled
-def refresh_all(table: Table, rule: Rule, absorbing: Any) -> None:
-    """`refresh` for every state; where the episode ends nothing is to come."""
-    kind = Kind(rule.n_actions, rule.n_choices, rule.n_columns, False)
-    for state in range(np.uint64(absorbing.size)):
-        place = state * rule.width
-        refresh(kind, rule, table, place, _ZERO, table.rows[place + _FIRST])
-        if absorbing[state]:
-            table.rows[place + _VALUE] = 0.0
-            table.greedy[place] = np.uint32(rule.n_actions + _TWO)
 
 
 @_compiled
@@ -256,53 +265,63 @@ def one_step(
 
 
 # -- whole episodes -------------------------------------------------------------------------------------------------
-#
-# A run under way is a tuple of numbers that can stay in registers: place, choice, executed, steps left, point, episode,
-# threshold of exploring, whether the event has happened, score, controls, total of steps, the two words of the stream.
+
+
+@_inlined
+def threshold(plan: Any, episode: Any) -> Any:
+    """Of 2**32: how likely a random choice is in an episode."""
+    return np.uint64(max(0.0, plan.epsilon - episode * plan.epsilon_step) * 4294967296.0)
 
 
 @_inlined
 def enter(lane: Any, plan: Any) -> Any:
     """A run before its first episode."""
-    before, stream = plan.edges[plan.first] - 1, lane.table.stream
-    return _ZERO, _ZERO, _ZERO, 0, plan.first, before, _ZERO, False, 0.0, 0, 0, stream[0], stream[1]
+    first, stream = plan.edges[plan.first], lane.table.stream
+    explore = threshold(plan, first)
+    return At(_ZERO, _ZERO, False, first - 1, plan.first, explore, stream[0], stream[1], explore, _ZERO, 0, 0, 0.0, 0.0)
 
 
 @_inlined
 def leave(lane: Any, at: Any) -> None:
     """Keeps where the random stream is."""
-    lane.table.stream[0], lane.table.stream[1] = at[11], at[12]
+    lane.table.stream[0], lane.table.stream[1] = at.a, at.b
 
 
 @_inlined
 def begin(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
     """Ends the episode, and begins the next unless the last point is reached."""
-    place, choice, executed, left, point, episode, explore, _, score, controls, total, a, b = at
-    episode += 1
-    total -= left
+    place, choice, executed, explore, explore_next = at.place, at.choice, at.executed, at.explore, at.explore_next
+    episode, point, deadline, a, b = at.episode + 1, at.point, at.deadline, at.a, at.b
     if episode == plan.edges[point + 1]:
-        lane.seen[point, 0], lane.seen[point, 1], lane.seen[point, 2] = score, controls, total
+        lane.seen[point, 0], lane.seen[point, 1], lane.seen[point, 2] = at.score, at.controls, at.steps
         point += 1
     if point < plan.last:
-        explore = np.uint64(max(0.0, plan.epsilon - episode * plan.epsilon_step) * 4294967296.0)
-        place = np.uint64(world.start[_ZERO])
-        if world.start.size > 1:
+        explore, explore_next = explore_next, threshold(plan, episode + 1)  # computed long before it is waited for
+        deadline, place = at.steps + plan.max_steps, world.start
+        if world.starts.size > 1:
             bits, a, b = draw(a, b)
-            place = np.uint64(world.start[search(world.start_sums, _ZERO, np.uint64(world.start.size), unit(bits))])
-        left = plan.max_steps
-        total += left
+            place = np.uint64(world.starts[search(world.start_sums, _ZERO, np.uint64(world.starts.size), unit(bits))])
         if not kind.plain and lane.rule.target == SAMPLED:
             choice, executed, a, b = choose(kind, lane.rule, lane.table, place, explore, a, b)
-    return place, choice, executed, left, point, episode, explore, False, score, controls, total, a, b
+    return At(
+        choice, executed, False, episode, point, explore_next, a, b, explore, place, at.steps, deadline, at.score,
+        at.controls,
+    )  # fmt: skip
+
+
+@_inlined
+def pauses(kind: Any, lane: Any, at: Any) -> Any:
+    """Whether a run may be at the end of an episode: one test of what is rare."""
+    return rarely((whole(lane.table.rows[at.place + _GREEDY]) > kind.n_actions) | (at.steps == at.deadline))
 
 
 @_inlined
 def turn(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
     """Goes on to the next episode where this one is over."""
-    if ends(kind, lane.table, at[0]) or at[3] == 0:
+    if at.steps == at.deadline or ends(kind, lane.table, at.place):
         at = begin(kind, world, lane, plan, at)
-    if not kind.plain:
-        while at[4] < plan.last and ends(kind, lane.table, at[0]):
+    if not kind.plain:  # an episode may end where it begins
+        while at.point < plan.last and ends(kind, lane.table, at.place):
             at = begin(kind, world, lane, plan, at)
     return at
 
@@ -310,12 +329,12 @@ def turn(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
 @_inlined
 def step(kind: Any, world: Any, lane: Any, at: Any) -> Any:
     """One step of a run."""
-    place, choice, executed, left, point, episode, explore, happened, score, controls, total, a, b = at
+    place, choice, executed, happened, a, b = at.place, at.choice, at.executed, at.happened, at.a, at.b
     rule, table = lane.rule, lane.table
     sampled = not kind.plain and rule.target == SAMPLED  # the choice was made, and learned from, in the step before
     if not sampled:
-        choice, executed, a, b = choose(kind, rule, table, place, explore, a, b)
-    following = np.uint64(world.following[place + executed])
+        choice, executed, a, b = choose(kind, rule, table, place, at.explore, a, b)
+    following, reward = whole(world.moves[place + executed]), world.moves[place + executed + kind.n_actions]
     if not kind.plain:
         if following == _SEVERAL:
             bits, a, b = draw(a, b)
@@ -324,22 +343,17 @@ def step(kind: Any, world: Any, lane: Any, at: Any) -> Any:
         if lane.before.size:
             happened |= world.event[place]
             lane.before[place] += not happened
-    reward = world.rewards[place + executed]
-    score += reward
-    controls += choice < kind.n_actions
+    score, controls = at.score + reward, at.controls + rule.taken[choice]
     alive = kind.plain or not ends(kind, table, following)
     later, later_executed, bonus = choice, executed, table.rows[following + _VALUE]
     if sampled and alive:
-        later, later_executed, a, b = choose(kind, rule, table, following, explore, a, b)
+        later, later_executed, a, b = choose(kind, rule, table, following, at.explore, a, b)
         bonus = choice_value(kind, rule, table, following, later)
     learn(kind, rule, table, place, choice, executed, reward, following, alive, bonus)
-    return following, later, later_executed, left - 1, point, episode, explore, happened, score, controls, total, a, b
-
-
-@_inlined
-def pauses(kind: Any, lane: Any, at: Any) -> Any:
-    """Whether a run may be at the end of an episode: one test of what is rare."""
-    return lane.table.greedy[at[0]] > np.uint32(kind.n_actions) or at[3] == 0
+    return At(
+        later, later_executed, happened, at.episode, at.point, at.explore_next, a, b, at.explore, following,
+        at.steps + 1, at.deadline, score, controls,
+    )  # fmt: skip
 
 
 @_inlined
@@ -350,22 +364,22 @@ def play(kind: Any, world: Any, lane: Any, other: Any, both: Any, plan: Any) -> 
         while True:
             if pauses(kind, lane, at):
                 at = turn(kind, world, lane, plan, at)
-                if at[4] == plan.last:
+                if at.point == plan.last:
                     break
             at = step(kind, world, lane, at)
             if pauses(kind, other, at_other):
                 at_other = turn(kind, world, other, plan, at_other)
-                if at_other[4] == plan.last:
+                if at_other.point == plan.last:
                     break
             at_other = step(kind, world, other, at_other)
         leave(lane, at)
         leave(other, at_other)
-        if at[4] == plan.last:
+        if at.point == plan.last:
             lane, at = other, at_other
     while True:  # the one there is, or the one that is not through yet
         if pauses(kind, lane, at):
             at = turn(kind, world, lane, plan, at)
-            if at[4] == plan.last:
+            if at.point == plan.last:
                 break
         at = step(kind, world, lane, at)
     leave(lane, at)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.lazy import check_eta, check_table
 from lazymdp.learn.runs import Progress, Run, Schedule, train_runs
-from lazymdp.learn.tables import BESIDE, MAX, SAMPLED, Rule, widened
+from lazymdp.learn.tables import COLUMNS, MAX, SAMPLED, Rule, widened
 from lazymdp.learn.worlds import as_model, sizes
 from lazymdp.mdp import MDP
 
@@ -156,7 +156,7 @@ def make_rule(
     given = np.full((n_states, n_actions), 1.0 / n_actions) if default_policy is None else default_policy
     default = check_table(given, (n_states, n_actions), "default_policy")
     n_columns = n_actions + (lazy and not structured)
-    width = n_columns + BESIDE
+    width = COLUMNS + 2 * n_columns
     return Rule(
         np.uint64(n_actions),
         np.uint64(n_actions + lazy),
@@ -165,6 +165,7 @@ def make_rule(
         widened(default, width),
         widened(np.cumsum(default, axis=1), width),
         bool((default == default[0, 0]).all()),
+        np.append(np.ones(n_actions), 0.0),
         model.gamma if isinstance(model, MDP) else gamma,
         0.0,
         alpha,

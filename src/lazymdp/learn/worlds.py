@@ -43,13 +43,14 @@ def world_of(mdp: MDP, event: NDArray[np.bool_], width: int) -> World:
     matrix, shape = mdp.transitions, (mdp.n_states, mdp.n_actions)
     lengths = np.diff(matrix.indptr)
     first = matrix.indices[matrix.indptr[:-1]].astype(np.uint32) * np.uint32(width)
+    following = np.where(lengths == 1, first, SEVERAL).astype(np.uint64).reshape(shape)
     possible = np.flatnonzero(mdp.start)
     return World(
-        widened(np.where(lengths == 1, first, SEVERAL).reshape(shape), width),
+        widened(np.hstack([following.view(np.float64), mdp.rewards]), width),
         np.concatenate([[0], np.cumsum(widened(lengths.reshape(shape), width))]).astype(np.int32),
         matrix.indices.astype(np.uint32) * np.uint32(width),
         _running_sums(matrix),
-        widened(mdp.rewards, width),
+        np.uint64(possible[0] * width),
         possible.astype(np.uint32) * np.uint32(width),
         np.cumsum(mdp.start[possible]),
         widened(event[:, None], width) if event.size else event,
