@@ -142,8 +142,8 @@ def main() -> None:
     report.show("goals", goal_header, goals, words=1)
     made = report.circumstances(["lazymdp", "jax", "equinox", "optax", "pgx", "stable-baselines3", "torch", "MinAtar"])
     sections = [
-        "Agent steps a second, learning included, after one call to compile. SB3's DQN learns one environment at a time, "
-        "one update per four steps, on MinAtar's own Python implementation behind `LazyAction`; the dial runs compiled.",
+        "Agent steps a second, learning included, after one call to compile. SB3's DQN learns on one environment, one "
+        "update per four steps, with MinAtar's own Python implementation behind `LazyAction`; the dial runs compiled.",
         report.markdown(header, cells, words=1),
         "## Goals",
         report.markdown(goal_header, goals, words=1),

@@ -76,7 +76,7 @@ def train_runs(
         nonlocal done
         lanes = [_new_lane(rule, seed, absorbing, schedule.points, with_steps) for rule, seed in wanted]
         env = model if isinstance(model, MDP) else copy.deepcopy(model)  # runs side by side need envs of their own
-        until_last = [0] * len(lanes)
+        until_last = [visits(lane.table, lane.rule).copy() for lane in lanes]
         for first, last in pairwise(stops):
             if stopped.is_set():
                 break

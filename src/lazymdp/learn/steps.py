@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba.extending import intrinsic
 
 from lazymdp.learn import tables
@@ -46,16 +46,17 @@ def _inlined(function: _F) -> _F:
     return numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)  # type: ignore[call-overload, no-any-return, unused-ignore]
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def rarely(_: Any, test: Any) -> Any:
-    """A test that seldom holds: what is done if it does is put out of the way of the rest."""
-
+def _expect_false(_: Any, _test: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         bit = args[0].type
         expect = builder.module.declare_intrinsic("llvm.expect", [bit], ir.FunctionType(bit, [bit, bit]))
         return builder.call(expect, [args[0], bit(0)])
 
     return numba.types.boolean(numba.types.boolean), generate
+
+
+rarely: Any = intrinsic(_expect_false)
+"""Of a test that seldom holds: what is done if it does is put out of the way of the rest."""
 
 
 @_inlined
