@@ -168,6 +168,27 @@ def test_the_loops_compiled_for_speed_give_what_the_general_one_gives(kind):
     np.testing.assert_array_equal(alone.q[0, 0], fast.q[1, 1])
 
 
+@pytest.mark.parametrize("kind", GRID_RUNS)
+@pytest.mark.parametrize("world", ["grid", "random"])
+def test_what_is_greedy_is_what_the_values_say(kind, world):
+    """What is greedy is kept beside the values and seldom looked for anew; here it is, at many times."""
+    mdp = lz.MDP.from_gymnasium(KeyDoorTreasure(apple=True), 0.99) if world == "grid" else small()[0]
+    eta = 0.03 if kind != "no lazy action" else 0.0
+    for episodes in (1, 2, 5, 10, 30, 100, 300, 1_000, 3_000):
+        options = dict(
+            epsilon=0.3, final_epsilon=0.3, seed=range(8), episodes=episodes, max_steps=200, **GRID_RUNS[kind]
+        )
+        found = q_learning(mdp, eta=eta, **options)
+        q, alive = found.q[0], ~mdp.absorbing
+        control, first = q[..., : mdp.n_actions].max(axis=-1), q[..., : mdp.n_actions].argmax(axis=-1)
+        lazy_value = {"augmented": q[..., -1], "no lazy action": np.full(first.shape, -np.inf)}.get(
+            kind, q.mean(axis=-1) + eta
+        )
+        clear = (np.abs(lazy_value - control) > 1e-12) | (kind == "augmented")  # the mean is rounded in another order
+        right = np.where(lazy_value >= control, mdp.n_actions, first)
+        np.testing.assert_array_equal(found.action[0][clear & alive], right[clear & alive])
+
+
 def test_where_an_episode_ends_at_its_start_it_has_no_steps():
     mdp, default = small()
     start = np.full(5, 0.1)
