@@ -49,6 +49,7 @@ bench:
 	$(PYTHON) benchmarks/exact.py
 	$(PYTHON) benchmarks/path.py
 	$(PYTHON) benchmarks/tabular.py
+	$(PYTHON) benchmarks/deep.py
 	$(PYTHON) benchmarks/summary.py
 
 # The committed results, which the README and the docs show; then the screenshots of the explorer.

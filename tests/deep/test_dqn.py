@@ -1,0 +1,370 @@
+"""DQN: its replay, its schedule, its targets, what it learns."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+
+import lazymdp as lz  # noqa: E402
+from lazymdp.learn.dqn import DQN, Batch, Replay, warm_start  # noqa: E402
+from lazymdp.learn.games import Game, from_mdp  # noqa: E402
+from lazymdp.learn.networks import q_network  # noqa: E402
+from lazymdp.learn.playing import DialAgent, play  # noqa: E402
+from lazymdp.learn.settings import DQNConfig, check_dqn_settings  # noqa: E402
+from lazymdp.learn.training import _filled, _named, _plain  # noqa: E402
+
+from .test_dial import chain  # noqa: E402
+
+SMALL = DQNConfig(
+    eta=0.1, gamma=0.95, steps=2000, n_envs=4, rollout=50, capacity=400, min_replay=100, target_period=200,
+    epsilon_decay=500, final_epsilon=0.1, learning_rate=1e-3, hidden=(16,),
+)  # fmt: skip
+
+
+@functools.cache
+def compiled(config):
+    """The learner on the chain, and its two functions."""
+    dqn = DQN(from_mdp(chain(), max_steps=20), config)
+    return dqn, jax.jit(dqn.init), jax.jit(dqn.iterate, donate_argnums=0)
+
+
+def trained(config, seed=0):
+    dqn, init, iterate = compiled(config)
+    learner = init(jax.random.key(seed))
+    for _ in range(config.iterations):
+        learner, _ = iterate(learner)
+    return dqn, learner
+
+
+def trained_at(etas, mdp, max_steps, *configs):
+    """One run for each price, all of them one program, under each config in turn; `[E, S, C]` values."""
+    learners = None
+    for config in configs:
+        dqn = DQN(from_mdp(mdp, max_steps=max_steps), config)
+        if learners is None:
+            start = jax.jit(jax.vmap(lambda eta, dqn=dqn: dqn.init(jax.random.key(0), eta=eta)))
+            learners = start(jnp.array(etas))
+        iterate = jax.jit(jax.vmap(dqn.iterate), donate_argnums=0)
+        for _ in range(config.iterations):
+            learners, _ = iterate(learners)
+    every = jnp.eye(mdp.n_states)
+    return np.asarray(jax.vmap(lambda parameters: dqn.network.apply(parameters, every, None))(learners.parameters))
+
+
+def control(mdp, q, eta):
+    """Which states take control according to the values of A or A + 1 outputs."""
+    lazy = q.mean(-1) + eta if q.shape[1] == mdp.n_actions else q[:, -1]
+    return (q[:, : mdp.n_actions].max(-1) > lazy) & ~mdp.absorbing
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_on_a_chain_it_finds_the_exact_control_set(structured):
+    mdp = chain()
+    uniform = lz.policies.uniform(mdp)
+    points = lz.eta_path(mdp, uniform).breakpoints
+    etas = np.sqrt(points[1:] * points[:-1])[1:4]  # between two changes each
+    config = dataclasses.replace(
+        SMALL, structured=structured, steps=30_000, n_envs=8, rollout=250, capacity=10_000, batch=64, min_replay=500,
+        final_epsilon=0.3, epsilon_decay=5000, adam_epsilon=1e-8, hidden=(64, 64),
+    )  # fmt: skip
+    q = trained_at(etas, mdp, 20, config)
+    for eta, found in zip(etas, q, strict=True):
+        exact = lz.solve(lz.LazyMDP(mdp, uniform, eta)).control
+        np.testing.assert_array_equal(control(mdp, found, eta), exact, err_msg=f"eta {eta}")
+    assert q.shape == (3, 7, 2 if structured else 3)
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_on_key_door_treasure_it_finds_the_control_set(structured):
+    """The paper's form only up to near ties: its lazy output is an average of what the default happened to do."""
+    base = lz.MDP.from_gymnasium(lz.envs.KeyDoorTreasure(), 0.99)
+    mdp = lz.MDP(base.transitions, base.rewards, 0.99)  # any state as start
+    uniform = lz.policies.uniform(mdp)
+    warm = DQNConfig(
+        structured=structured, steps=128_000, n_envs=64, update_period=16, rollout=250, capacity=192_000, batch=64,
+        min_replay=10_000, target_period=800, final_epsilon=1.0, learning_rate=1e-3, adam_epsilon=1e-8, hidden=(128,),
+    )  # fmt: skip
+    cool = dataclasses.replace(warm, steps=64_000, learning_rate=1e-4)
+    etas, max_steps = (0.149, 0.196, 0.24), 20 if structured else 5  # shorter: more of states that are starts only
+    q = trained_at(etas, mdp, max_steps, warm, cool)
+    for eta, count, found in zip(etas, (8, 5, 3), q, strict=True):
+        exact = lz.solve(lz.LazyMDP(mdp, uniform, eta))
+        assert exact.control.sum() == count
+        wrong = control(mdp, found, eta) != exact.control
+        if structured:
+            assert not wrong.any(), f"eta {eta}, states {np.flatnonzero(wrong)}"
+        else:
+            assert wrong.sum() <= 8 and np.abs(exact.lazy_gap - eta)[wrong].max(initial=0.0) < 0.08
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_targets_are_the_formula_written_out(structured):
+    generator = np.random.default_rng(0)
+    skewed = np.array([0.9, 0.1], dtype=np.float32)
+    config = dataclasses.replace(SMALL, structured=structured)
+    dqn = DQN(from_mdp(chain()), config, lambda seen: jnp.broadcast_to(skewed, (seen.shape[0], 2)))
+    parameters = dqn.network.init(jax.random.key(1))
+    after, column = generator.integers(6, size=30), generator.integers(2 if structured else 3, size=30)
+    reward, ended = generator.normal(size=30).astype(np.float32), generator.random(30) < 0.3
+    batch = Batch(None, jnp.asarray(column), jnp.asarray(reward), jnp.asarray(ended), jnp.eye(7)[after], None)
+    found = dqn.targets(parameters, batch, 0.2)
+    q = np.asarray(dqn.network.apply(parameters, jnp.eye(7)[after], None))
+    for i in range(30):
+        if structured:
+            expected = reward[i] - 0.2 + 0.95 * (not ended[i]) * max(q[i].max(), q[i] @ skewed + 0.2)
+        else:
+            expected = reward[i] - 0.2 * (column[i] < 2) + 0.95 * (not ended[i]) * q[i].max()
+        np.testing.assert_allclose(found[i], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_envs", [1, 3, 8])
+def test_one_update_per_four_agent_steps_whatever_the_number_of_environments(n_envs):
+    config = dataclasses.replace(SMALL, n_envs=n_envs, rollout=7, min_replay=30)
+    _, init, iterate = compiled(config)
+    learner = init(jax.random.key(0))
+    made = updates = 0
+    for _ in range(12):
+        learner, _ = iterate(learner)
+        for _ in range(7 * n_envs):
+            made += 1
+            updates += made > 30 and made % 4 == 0
+        assert int(learner.optimiser[0].count) == updates
+    assert updates > 0
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_the_target_network_is_copied_at_the_right_steps(n_envs):
+    config = dataclasses.replace(SMALL, n_envs=n_envs, rollout=1, min_replay=25, target_period=10)
+    _, init, iterate = compiled(config)
+    learner = init(jax.random.key(0))
+    held = np.asarray(learner.target[0].kernel)
+    copied, expected = [], []
+    for made in range(n_envs, 100, n_envs):
+        learner, _ = iterate(learner)
+        target = np.asarray(learner.target[0].kernel)
+        if made // 10 > (made - n_envs) // 10 and made > 25:
+            expected.append(made)
+        if not np.array_equal(target, held):
+            copied.append(made)
+            np.testing.assert_array_equal(target, learner.parameters[0].kernel)
+        held = target
+    assert copied == expected
+    assert copied == ([30, 40, 50, 60, 70, 80, 90] if n_envs == 1 else [30, 42, 51, 60, 72, 81, 90])
+
+
+def test_what_is_sampled_is_a_step_and_the_one_after_of_the_same_environment():
+    config = dataclasses.replace(SMALL, n_envs=3, capacity=16, batch=256, min_replay=3)  # 5 steps of each
+    shown = Game(lambda key: jnp.zeros(()), lambda *_: None, lambda state: jnp.zeros(2), (2,), 2)
+    dqn = DQN(shown, config)
+    replay = dqn.init(jax.random.key(0)).replay
+    assert replay.observation.shape == (5, 3, 2)
+    remember, sample = jax.jit(dqn.remember), jax.jit(dqn.sample)
+    generator, steps = np.random.default_rng(0), []  # of (observation, column, reward, ended, cut), [3] each
+    for now in range(17):
+        seen = np.array([[now, env] for env in range(3)], dtype=np.float32)
+        flags = generator.random((2, 3)) < 0.3
+        steps.append((seen, generator.integers(3, size=3), generator.normal(size=3), flags[0], flags[1] & ~flags[0]))
+        replay = remember(replay, now, Replay(*(jnp.asarray(x, dtype=r.dtype) for x, r in zip(steps[-1], replay))))  # noqa: B905
+        if now == 0:
+            continue
+        batch = jax.tree.map(np.asarray, sample(replay, now + 1, jax.random.key(now)))
+        times = range(max(0, now - 4), now)  # remembered, but the newest
+        drawn = {(int(time), int(env)) for time, env in batch.observation}
+        assert drawn == {(time, env) for time in times for env in range(3)}
+        for i, (time, env) in enumerate(batch.observation.astype(int)):
+            _, column, reward, ended, cut = (x[env] for x in steps[time])
+            assert tuple(batch.after[i]) == (time + 1, env)
+            assert (batch.column[i], batch.ended[i], batch.weight[i]) == (column, ended, not cut)
+            np.testing.assert_allclose(batch.reward[i], reward, rtol=1e-6)
+
+
+def test_a_cut_step_is_never_learned_from():
+    dqn = DQN(from_mdp(chain()), SMALL)
+    parameters = dqn.network.init(jax.random.key(0))
+    generator = np.random.default_rng(0)
+    seen, after = (jnp.eye(7)[generator.integers(7, size=6)] for _ in range(2))
+    rest = (jnp.asarray(generator.integers(3, size=6)), jnp.asarray(generator.normal(size=6)), jnp.zeros(6, bool))
+    cut = jnp.array([False, True, False, False, True, False])
+    batch = Batch(seen, *rest, after, ~cut)
+    whole = jax.grad(dqn.loss)(parameters, parameters, batch, 0.1)
+    spoiled = batch._replace(reward=jnp.where(cut, 1e6, batch.reward), after=jnp.where(cut[:, None], -9.0, after))
+    without = jax.tree.map(lambda x: x[~np.asarray(cut)], batch)
+    for other in (spoiled, without):
+        found = jax.grad(dqn.loss)(parameters, parameters, other, 0.1)
+        for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(found), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    nothing = jax.grad(dqn.loss)(parameters, parameters, batch._replace(weight=jnp.zeros(6, bool)), 0.1)
+    assert all((np.asarray(leaf) == 0.0).all() for leaf in jax.tree.leaves(nothing))
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_random_choices_are_even_and_the_lazy_one_is_the_defaults(structured):
+    skewed = jnp.array([0.8, 0.2])
+    dqn = DQN(
+        from_mdp(chain()),
+        dataclasses.replace(SMALL, structured=structured),
+        lambda seen: jnp.broadcast_to(skewed, (seen.shape[0], 2)),
+    )
+    parameters, seen = dqn.network.init(jax.random.key(0)), jnp.tile(jnp.eye(7)[3], (20_000, 1))
+    act = jax.jit(dqn.act)
+    choice = jax.tree.map(np.asarray, act(parameters, seen, jnp.full(20_000, 0.1), jax.random.key(1), 1.0))
+    assert abs(choice.lazy.mean() - 1 / 3) < 0.02 and abs(choice.greedy.mean() - 1 / 3) < 0.02
+    assert abs((choice.executed[choice.lazy] == 0).mean() - 0.8) < 0.02
+    assert abs((choice.executed[~choice.lazy] == 0).mean() - 0.5) < 0.02
+    np.testing.assert_array_equal(
+        choice.column, choice.executed if structured else np.where(choice.lazy, 2, choice.executed)
+    )
+    greedy = act(parameters, seen, jnp.full(20_000, 0.1), jax.random.key(1), 0.0)
+    assert bool(greedy.greedy.all()) and len(np.unique(np.asarray(greedy.lazy))) == 1
+    dear = act(parameters, seen, jnp.full(20_000, 9.0), jax.random.key(1), 0.0)
+    assert not structured or bool(dear.lazy.all())
+
+
+def test_exploration_falls_as_in_dopamine():
+    dqn = DQN(from_mdp(chain()), DQNConfig())
+    found = [float(dqn.epsilon(steps)) for steps in (0, 20_000, 145_000, 270_000, 10_000_000)]
+    np.testing.assert_allclose(found, [1.0, 1.0, 0.505, 0.01, 0.01], rtol=1e-5)
+
+
+def test_rewards_are_clipped_for_learning_and_not_in_the_score():
+    small = chain()
+    game = from_mdp(lz.MDP(small.transitions, 5.0 * small.rewards, 0.95), max_steps=20)
+    for clip, learned in ((True, 1.0), (False, 5.0)):
+        dqn = DQN(game, dataclasses.replace(SMALL, clip_rewards=clip))
+        learner, episodes = jax.jit(dqn.iterate)(dqn.init(jax.random.key(0)))
+        score = np.asarray(episodes.score)[np.asarray(episodes.ended)]
+        assert set(np.unique(score)) == {0.0, 5.0}
+        assert float(learner.replay.reward.max()) == learned
+
+
+@pytest.mark.parametrize(("structured", "budget"), [(True, 0.2), (True, 0.5), (False, 0.5)])
+def test_the_price_is_steered_to_the_budget_of_control(structured, budget):
+    config = dataclasses.replace(
+        SMALL, structured=structured, steps=48_000, n_envs=8, capacity=10_000, min_replay=500, eta=0.03,
+        final_epsilon=0.02, epsilon_decay=5000, adam_epsilon=1e-8, hidden=(64,), control_budget=budget, budget_step=0.2,
+    )  # fmt: skip
+    _, init, iterate = compiled(config)
+    learner = init(jax.random.key(0))
+    controls, steps = [], []
+    for _ in range(config.iterations):
+        learner, episodes = iterate(learner)
+        over = np.asarray(episodes.ended)
+        controls.append(np.asarray(episodes.controls)[over].sum())
+        steps.append(np.asarray(episodes.steps)[over].sum())
+    half = config.iterations // 2
+    assert abs(sum(controls[half:]) / sum(steps[half:]) - budget) < 0.02
+    assert 0.05 < float(learner.eta) < 0.3
+    assert float(np.asarray(episodes.eta)[0, 0]) != config.eta
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another():
+    first, again, other = (jax.tree.map(_plain, trained(SMALL, seed)[1]) for seed in (0, 0, 1))
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(first.parameters[0].kernel, other.parameters[0].kernel)
+    assert not np.array_equal(first.replay.observation, other.replay.observation)
+
+
+def test_a_run_picked_up_from_its_arrays_goes_on_bit_for_bit():
+    config = dataclasses.replace(SMALL, control_budget=0.3)
+    _, init, iterate = compiled(config)
+    learner = init(jax.random.key(0))
+    for _ in range(4):
+        learner, _ = iterate(learner)
+    arrays = {name: np.array(_plain(leaf)) for name, leaf in _named(learner)}
+    resumed = _filled(init(jax.random.key(9)), arrays)
+    for _ in range(4):
+        learner, _ = iterate(learner)
+        resumed, _ = iterate(resumed)
+    for (name, a), (_, b) in zip(_named(learner), _named(resumed), strict=True):
+        np.testing.assert_array_equal(_plain(a), _plain(b), err_msg=name)
+    assert int(learner.iteration) == 8
+
+
+def test_a_network_can_start_one_with_or_without_the_lazy_output():
+    plain, lazy = (DQN(from_mdp(chain()), dataclasses.replace(SMALL, structured=s)) for s in (True, False))
+    seen, parameters = jnp.eye(7), plain.network.init(jax.random.key(0))
+    q = plain.network.apply(parameters, seen, None)
+    price = 0.01 + float(jnp.median(q.max(-1) - q.mean(-1)))
+    more, eta = warm_start(parameters, 2, 3, eta=price), jnp.full(7, price)
+    q_more = lazy.network.apply(more, seen, None)
+    np.testing.assert_allclose(q_more[:, :2], q, rtol=1e-6)
+    np.testing.assert_allclose(q_more[:, 2], q.mean(-1) + price, rtol=1e-4, atol=1e-6)
+    chosen, chosen_more = (
+        dqn.act(given, seen, eta, jax.random.key(1), 0.0) for dqn, given in ((plain, parameters), (lazy, more))
+    )
+    np.testing.assert_array_equal(chosen.executed, chosen_more.executed)
+    assert 0 < int(chosen.lazy.sum()) < 7
+    back = warm_start(more, 3, 2)
+    for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(parameters), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert warm_start(parameters, 2, 2)[-1].bias.shape == (2,)
+    learner = lazy.init(jax.random.key(0), more)
+    for a, b in zip(jax.tree.leaves((learner.parameters, learner.target)), 2 * jax.tree.leaves(more), strict=True):
+        np.testing.assert_array_equal(a, b)
+    compiled(SMALL)[2](learner)  # gives its arrays away, not those it was started from
+    assert np.isfinite(more[-1].bias).all()
+    with pytest.raises(ValueError, match="has 2 outputs, not 3"):
+        warm_start(parameters, 3, 2)
+    with pytest.raises(ValueError, match="from 2 to 5 outputs"):
+        warm_start(parameters, 2, 5)
+
+
+def test_a_trained_network_can_be_played():
+    dqn, learner = trained(SMALL)
+    played = DialAgent(dqn, learner.parameters).frontier([SMALL.eta], episodes=16)
+    assert played.score.shape == (1, 16) and (played.controls <= played.steps).all()
+    states = jax.vmap(dqn.game.init)(jax.random.split(jax.random.key(0), 5))
+    totals, alive, eta = jnp.zeros((5, 3)), jnp.ones(5, dtype=bool), jnp.full(5, 0.1)
+    _, totals, alive = play(dqn, learner.parameters, states, totals, alive, eta, jax.random.key(1), 0.01)
+    assert not bool(alive.any()) and float(totals[:, 1].max()) <= 20.0
+
+
+def test_the_network_for_images_is_dopamines():
+    network = q_network((84, 84, 4), 7, None, (16,))
+    parameters = jax.eval_shape(network.init, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(parameters)) == 4_047_015
+    assert [layer.kernel.shape for layer in parameters] == [
+        (8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64), (7744, 512), (512, 7),
+    ]  # fmt: skip
+    frames = jax.ShapeDtypeStruct((2, 84, 84, 4), jnp.uint8)
+    assert jax.eval_shape(network.apply, parameters, frames, None).shape == (2, 7)
+
+
+def test_pixels_are_scaled_kernels_are_xavier_and_small_images_get_an_mlp():
+    mlp, small = q_network((10, 10, 4), 3, None, (16,)), q_network((10, 10, 4), 3, "minatar", (16,))
+    assert [layer.kernel.shape for layer in mlp.init(jax.random.key(0))] == [(400, 16), (16, 3)]
+    parameters = small.init(jax.random.key(0))
+    assert [layer.kernel.shape for layer in parameters] == [(3, 3, 4, 16), (1600, 3)]
+    limits = [np.sqrt(6 / (9 * 4 + 9 * 16)), np.sqrt(6 / 1603)]
+    for layer, limit in zip(parameters, limits, strict=True):
+        assert 0.95 * limit < float(jnp.abs(layer.kernel).max()) <= limit and not layer.bias.any()
+    pixels = np.random.default_rng(0).integers(256, size=(2, 10, 10, 4), dtype=np.uint8)
+    bright, scaled = (small.apply(parameters, jnp.asarray(x), None) for x in (pixels, np.float32(pixels) / 255))
+    np.testing.assert_allclose(bright, scaled, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"shape \(7,\), expected \(height, width, channels\) for 'nature'"):
+        q_network((7,), 3, "nature", ())
+    config = DQNConfig.minatar(n_envs=16, eta=0.1)
+    assert (config.n_envs, config.capacity, config.learning_rate, config.network) == (16, 100_000, 2.5e-4, "minatar")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"batch": 0}, "batch is 0"),
+        ({"gamma": 1.5}, r"gamma is 1\.5"),
+        ({"min_replay": 3}, "min_replay is 3 with 4 environments"),
+        ({"capacity": 7}, "capacity is 7 with 4 environments"),
+        ({"eta": -0.1}, r"eta is -0\.1"),
+        ({"hidden": ()}, "hidden"),
+        ({"control_budget": 1.5}, r"control_budget is 1\.5"),
+        ({"control_budget": 0.5, "eta": 0.0}, "expected both above 0 with a budget"),
+    ],
+)
+def test_bad_settings_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        check_dqn_settings(dataclasses.replace(SMALL, **changed))
