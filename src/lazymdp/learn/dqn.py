@@ -11,9 +11,9 @@ way. With a `control_budget` it does: after each iteration
 
 `eta <- eta exp( step (share - budget) )`
 
-with the share of control among the greedy choices made (random ones leave it as it is): dual ascent on `log eta`, which
-asks for no scale of rewards. Where control jumps at a price, as in any finite model, it is the mean over time that
-meets the budget, while the price swings about the jump.
+with the share of control among the choices that were greedy, since exploration is not what is to be steered. This is
+dual ascent on `log eta`, which asks for no scale of rewards. Where control jumps at a price, as in any finite model, it
+is the mean over time that meets the budget, while the price swings about the jump.
 
 Remembered are observations, not pairs of them: what follows a step is the next one of the same environment. So the
 newest step is not yet of use, and a step at which an episode was cut never is.
@@ -23,7 +23,7 @@ Deviations from Dopamine's DQN (jax, defaults), apart from the price:
 1. `n_envs` environments step side by side. Updates and target copies stay one per `update_period` and `target_period`
    agent steps; those that fall within a step of all environments are made after it, updates first.
 2. A tie of lazy and control is lazy; Dopamine takes the first of equal values.
-3. Episodes that were cut off leave no step that bootstraps from the start of the next one: a batch then counts fewer.
+3. A step at which an episode was cut off counts nothing: its batch is the mean of the others.
 4. Frames are not stacked here: a game has to show all that is needed.
 5. The `minatar` network convolves over height and width; Dopamine's, given a stack axis of 1 to its 2-d convolution,
    over width and channels.
@@ -149,8 +149,8 @@ class DQN:
 
             due = self.updates(after) - self.updates(before)
             parameters, optimiser = jax.lax.fori_loop(0, due, update, (parameters, optimiser))
-            copied = (after // config.target_period > before // config.target_period) & (after > config.min_replay)
-            target = jax.lax.cond(copied, lambda: parameters, lambda: target)
+            copy = after // config.target_period > before // config.target_period
+            target = jax.lax.cond(copy, lambda: parameters, lambda: target)
 
             running = running + jnp.stack([reward, jnp.ones(n_envs), 1.0 - choice.lazy], -1)
             over = ended | cut
