@@ -5,7 +5,7 @@ import pytest
 
 from lazymdp import runs
 from lazymdp.files import replacing, write_text
-from lazymdp.measure.statistics import mean_interval
+from lazymdp.measure.statistics import iqm_interval, mean_interval
 
 
 def test_tables_come_back_exactly(tmp_path):
@@ -68,3 +68,13 @@ def test_the_interval_is_seeded_and_keeps_the_shape():
         mean_interval([])
     with pytest.raises(ValueError, match="confidence is 95"):
         mean_interval([1.0], confidence=95)
+
+
+def test_the_interquartile_mean_leaves_out_the_extremes():
+    samples = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1000.0])
+    found = iqm_interval(samples)
+    assert found.mean == 3.5 and found.low <= 3.5 <= found.high
+    assert iqm_interval(samples).high == found.high != iqm_interval(samples, seed=1).high
+    assert iqm_interval(np.ones((4, 3))).mean.shape == (3,)
+    with pytest.raises(ValueError, match="at least one run"):
+        iqm_interval([])

@@ -26,20 +26,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from lazymdp.learn.backup import lazy_value
+from lazymdp.learn.choices import Choice, choose
 from lazymdp.learn.games import Game
 from lazymdp.learn.networks import dial_network
 from lazymdp.learn.settings import DialConfig
-
-
-class Choice(NamedTuple):
-    """What the agents choose, `[N]` each."""
-
-    column: Any  # of the network's output that the step teaches
-    executed: Any  # action of the base game
-    lazy: Any
-    greedy: Any  # not made to explore
-    value: Any  # of the state to the greedy agent
 
 
 class Learner(NamedTuple):
@@ -143,19 +133,8 @@ class Dial:
 
     def act(self, parameters: Any, observation: Any, eta: Any, key: Any, epsilon: Any) -> Choice:
         """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices."""
-        n_actions = self.game.n_actions
-        explore, which, drawn = jax.random.uniform(key, (3, *eta.shape))
-        q, probabilities = self.network.apply(parameters, observation, eta), self.default(observation)
-        control = q[:, :n_actions]
-        mean = (control * probabilities).sum(-1) if self.config.structured else q[:, n_actions] - eta
-        best = control.max(-1)
-        greedy = jnp.where(mean + eta >= best, n_actions, control.argmax(-1))
-        anything = jnp.int32(which * (n_actions + 1))
-        choice = jnp.where(explore < epsilon, anything, greedy)
-        by_default = (drawn[:, None] >= jnp.cumsum(probabilities, -1)[:, :-1]).sum(-1)
-        executed = jnp.where(choice == n_actions, by_default, choice)
-        column = executed if self.config.structured else choice
-        return Choice(column, executed, choice == n_actions, choice == greedy, lazy_value(best, mean, eta))
+        q = self.network.apply(parameters, observation, eta)
+        return choose(q, self.default(observation), eta, key, epsilon)
 
     def targets(self, steps: Step, last_value: Any) -> Any:
         """`[T, N]` the targets `y`, from the last step to the first."""

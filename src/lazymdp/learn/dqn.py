@@ -39,7 +39,8 @@ import jax.numpy as jnp
 import optax
 
 from lazymdp.learn.backup import lazy_backup
-from lazymdp.learn.dial import Choice, Episodes, uniform
+from lazymdp.learn.choices import Choice, choose
+from lazymdp.learn.dial import Episodes, uniform
 from lazymdp.learn.games import Game
 from lazymdp.learn.networks import Layer, q_network
 from lazymdp.learn.settings import DQNConfig, check_dqn_settings
@@ -179,18 +180,8 @@ class DQN:
 
     def act(self, parameters: Any, observation: Any, eta: Any, key: Any, epsilon: Any) -> Choice:
         """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices."""
-        n_actions = self.game.n_actions
-        explore, which, drawn = jax.random.uniform(key, (3, observation.shape[0]))
-        q, probabilities = self.network.apply(parameters, observation, eta), self.default(observation)
-        control = q[:, :n_actions]
-        lazy = (control * probabilities).sum(-1) + eta if self.config.structured else q[:, n_actions]
-        best = control.max(-1)
-        greedy = jnp.where(lazy >= best, n_actions, control.argmax(-1))
-        choice = jnp.where(explore < epsilon, jnp.int32(which * (n_actions + 1)), greedy)
-        by_default = (drawn[:, None] >= jnp.cumsum(probabilities, -1)[:, :-1]).sum(-1)
-        executed = jnp.where(choice == n_actions, by_default, choice)
-        column = executed if self.config.structured else choice
-        return Choice(column, executed, choice == n_actions, choice == greedy, jnp.maximum(best, lazy))
+        q = self.network.apply(parameters, observation, eta)
+        return choose(q, self.default(observation), eta, key, epsilon)
 
     def remember(self, replay: Replay, now: Any, step: Replay) -> Replay:
         """Writes the step of time `now` over the oldest."""
