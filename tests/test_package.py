@@ -80,6 +80,18 @@ def test_every_public_name_exists_and_is_documented():
         _ = lz.nothing
 
 
+def test_a_missing_extra_names_the_line_that_installs_it():
+    code = (
+        "import sys; sys.modules['jax'] = None\n"
+        "import lazymdp as lz\n"
+        "try:\n    lz.learn.train\nexcept ImportError as error:\n    print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert "pip install 'lazymdp[deep]'" in said
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lz.learn.nothing
+
+
 def test_a_forked_child_can_solve():
     """The sweeps' threads do not exist in a child; it must start its own instead of waiting for ever."""
     code = """

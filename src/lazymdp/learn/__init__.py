@@ -1,6 +1,10 @@
 """Learning when to act from samples."""
 
+from typing import Any
+
 from lazymdp.learn.estimates import EtaMaxEstimate, EtaMinEstimate, estimate_eta_max, estimate_eta_min
+from lazymdp.learn.settings import DialConfig as DialConfig
+from lazymdp.learn.settings import TrainConfig as TrainConfig
 from lazymdp.learn.tabular import TabularResult, q_learning, sarsa
 
 __all__ = [
@@ -12,3 +16,14 @@ __all__ = [
     "q_learning",
     "sarsa",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads `train` on first use, so that the tabular learners need no JAX."""
+    if name == "train":
+        try:
+            from lazymdp.learn.training import train
+        except ImportError as error:
+            raise ImportError(f"deep agents need JAX ({error}): pip install 'lazymdp[deep]'") from error
+        return train
+    raise AttributeError(f"module 'lazymdp.learn' has no attribute {name!r}")
