@@ -193,6 +193,14 @@ def test_an_interrupted_result_is_made_again_and_harms_nothing(tmp_path, monkeyp
     assert not list(tmp_path.rglob("*.part*"))
 
 
+def test_settings_of_which_the_paper_says_nothing_are_made_without_claims(tmp_path):
+    config = fig7.Config(etas=(0.1,), seeds=2, episodes=50)
+    outcome = reproduce("fig7", config, tmp_path)
+    assert outcome.claims == [] and outcome.holds
+    assert reproduce("fig7", config, tmp_path).reused
+    assert "0 of 0 claims hold" in write_index(tmp_path).read_text()
+
+
 def test_a_damaged_record_is_named(tmp_path):
     (tmp_path / "fig3").mkdir()
     (tmp_path / "fig3" / "run.json").write_text("{")

@@ -211,7 +211,8 @@ def reproduce_results(
 
             done.append(reproduce(name, config, out, fresh=fresh, progress=tell))
             bars.update(task, total=1, completed=1, description=f"{name} (was there)" if done[-1].reused else name)
-    if "kdt-path" in chosen and (fresh or not (out / EXPLORER).exists()):
+    path_is_new = any(outcome.experiment.name == "kdt-path" and not outcome.reused for outcome in done)
+    if path_is_new or ("kdt-path" in chosen and not (out / EXPLORER).exists()):
         source = load_model("lazymdp/KeyDoorTreasure-v0")
         _write_explorer(source, _path(source, "uniform", None), out / EXPLORER, "Key-Door-Treasure")
     index = write_index(out)

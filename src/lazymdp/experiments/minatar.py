@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -110,17 +111,24 @@ def part(config: Config, game: str, method: str, progress: Progress | None = Non
     )
 
 
-def run(config: Config, progress: Progress | None = None, done: Table | None = None) -> Tables:
-    """Every method in every game; `done` holds parts made before."""
-    parts = [] if done is None else [done]
-    wanted = [(game, method) for game in config.games for method in METHODS]
-    made = set() if done is None else set(zip(done["game"].tolist(), done["method"].tolist(), strict=True))
+def run(
+    config: Config,
+    progress: Progress | None = None,
+    done: Table | None = None,
+    on_part: Callable[[Table, Table], None] | None = None,
+) -> Tables:
+    """Every method in every game, those in `done` taken over; `on_part` is told each part and all rows so far."""
+    rows = done
+    wanted = list(product(config.games, METHODS))
     for place, (game, method) in enumerate(wanted):
-        if (game, method) not in made:
-            parts.append(part(config, game, method))
+        if rows is None or not ((rows["game"] == game) & (rows["method"] == method)).any():
+            made = part(config, game, method)
+            rows = made if rows is None else {name: np.concatenate([rows[name], made[name]]) for name in made}
+            if on_part is not None:
+                on_part(made, rows)
         if progress is not None:
             progress(place + 1, len(wanted))
-    return {"runs": {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}}
+    return {"runs": rows or {}}
 
 
 def _cell(rows: Table, game: str, method: str, eta: float) -> Table:
@@ -198,21 +206,18 @@ def main(folder: Path, **settings: Any) -> None:
     config = Config(**settings)
     wanted = json.loads(json.dumps(asdict(config)))
     record = runs.load_record(folder)
-    rows: Table | None = None
-    seconds = 0.0
-    if record is not None and record.settings == wanted:
-        rows, seconds = runs.load(folder)["runs"], record.seconds
-    for game, method in product(config.games, METHODS):
-        if rows is not None and ((rows["game"] == game) & (rows["method"] == method)).any():
-            continue
-        started = time.perf_counter()
-        made = part(config, game, method)
-        seconds += time.perf_counter() - started
-        rows = made if rows is None else {name: np.concatenate([rows[name], made[name]]) for name in made}
-        told = datetime.now(UTC).isoformat(timespec="seconds")
-        record = Record("minatar", wanted, runs.command_line(), round(seconds, 1), runs.versions(), told)
-        runs.save(folder, {"runs": rows}, record)
-        print(f"{game} {method}: {made['steps_per_second'][0] / 1e6:.1f} M steps/s, {seconds:.0f} s so far", flush=True)
+    before = record if record is not None and record.settings == wanted else None
+    seconds = 0.0 if before is None else before.seconds
+    started = time.perf_counter()
+
+    def save(made: Table, rows: Table) -> None:
+        spent, told = seconds + time.perf_counter() - started, datetime.now(UTC).isoformat(timespec="seconds")
+        told_by = Record("minatar", wanted, runs.command_line(), round(spent, 1), runs.versions(), told)
+        runs.save(folder, {"runs": rows}, told_by)
+        rate = made["steps_per_second"][0] / 1e6
+        print(f"{made['game'][0]} {made['method'][0]}: {rate:.1f} M steps/s, {spent:.0f} s so far", flush=True)
+
+    run(config, done=None if before is None else runs.load(folder)["runs"], on_part=save)
 
 
 if __name__ == "__main__":

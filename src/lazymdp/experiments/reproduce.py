@@ -82,9 +82,13 @@ def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progres
         )
         claims = experiment.claims(data)
         draw(experiment, data, folder)
-        rows = [(claim.text, claim.expected, claim.found, claim.holds) for claim in claims]
-        columns = dict(zip(("claim", "expected", "found", "holds"), zip(*rows, strict=True), strict=True))
-        runs.save(folder, {**data, CLAIMS: table(**columns)}, record)
+        judged = table(  # of settings unlike the paper's there may be nothing to say
+            claim=[claim.text for claim in claims],
+            expected=[claim.expected for claim in claims],
+            found=[claim.found for claim in claims],
+            holds=[claim.holds for claim in claims],
+        )
+        runs.save(folder, {**data, CLAIMS: judged}, record)
     return Outcome(experiment, experiment.claims(data), record, reused)
 
 

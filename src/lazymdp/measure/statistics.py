@@ -26,18 +26,11 @@ def mean_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: in
         resamples: How often runs are drawn again.
         seed: Of the drawing; the same seed gives the same interval.
     """
-    runs = np.asarray(samples, dtype=np.float64)
-    if runs.ndim == 0 or not len(runs):
-        raise ValueError(f"samples have shape {runs.shape}, expected [N, ...] with at least one run.")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence is {confidence}, expected a number between 0 and 1.")
+    runs = _checked(samples, confidence)
     count = len(runs)
     # How often each run is drawn is multinomial: one matrix product makes all resampled means.
     weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1.0 / count), size=resamples) / count
-    means = np.tensordot(weights, runs, axes=1)
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
-    return Interval(runs.mean(axis=0), low, high)
+    return _interval(runs.mean(axis=0), np.tensordot(weights, runs, axes=1), confidence)
 
 
 def iqm_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Interval:
@@ -49,11 +42,22 @@ def iqm_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int
         resamples: How often runs are drawn again.
         seed: Of the drawing; the same seed gives the same interval.
     """
+    runs = _checked(samples, confidence)
+    rows = np.random.default_rng(seed).integers(len(runs), size=(resamples, len(runs)))
+    return _interval(trim_mean(runs, 0.25, axis=0), trim_mean(runs[rows], 0.25, axis=1), confidence)
+
+
+def _checked(samples: ArrayLike, confidence: float) -> NDArray[np.float64]:
     runs = np.asarray(samples, dtype=np.float64)
     if runs.ndim == 0 or not len(runs):
         raise ValueError(f"samples have shape {runs.shape}, expected [N, ...] with at least one run.")
-    rows = np.random.default_rng(seed).integers(len(runs), size=(resamples, len(runs)))
-    means = trim_mean(runs[rows], 0.25, axis=1)
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence is {confidence}, expected a number between 0 and 1.")
+    return runs
+
+
+def _interval(found: NDArray[np.float64], again: NDArray[np.float64], confidence: float) -> Interval:
+    """What was found, and the middle of what was found in resampled runs `[B, ...]`."""
     tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
-    return Interval(trim_mean(runs, 0.25, axis=0), low, high)
+    low, high = np.quantile(again, [tail, 1.0 - tail], axis=0)
+    return Interval(found, low, high)
