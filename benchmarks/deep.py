@@ -2,6 +2,7 @@
 
     python benchmarks/deep.py                # this machine's CPU, against SB3's DQN; writes the tables
     python benchmarks/deep.py --population   # 8 prices x 4 seeds as one program; meant for a GPU, prints only
+    python benchmarks/deep.py --atari        # Breakout: the dial and DQN against the emulators alone; prints only
 
 What is measured, and the rules: ``benchmarks/README.md``.
 """
@@ -19,14 +20,17 @@ import jax
 import numpy as np
 
 import report
+from lazymdp.learn.atari import FRAMES_PER_STEP, vector_env
 from lazymdp.learn.dial import Dial
 from lazymdp.learn.games import minatar
 from lazymdp.learn.population import Population
-from lazymdp.learn.settings import DialConfig
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
+from lazymdp.learn.training import Training
 
 GOALS = {"steps a second": 30_000.0, "times SB3's DQN": 20.0}
 ETAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 GOAL_POPULATION = 20e6
+GOAL_DQN = 30_000.0
 
 
 def rate(advance: Callable[[], int], seconds: float) -> float:
@@ -116,11 +120,65 @@ def population(seeds: int, seconds: float) -> float:
     return rate(advance, seconds)
 
 
+def emulators_alone(n_envs: int, seconds: float) -> float:
+    """Frames a second of ale-py's vector environment in this process, random actions."""
+    env = vector_env("breakout", n_envs)
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).integers(0, 4, (64, n_envs))
+    count = 0
+
+    def advance() -> int:
+        nonlocal count
+        for _ in range(10):
+            env.step(actions[count % 64])
+            count += 1
+        return 10 * n_envs * FRAMES_PER_STEP
+
+    found = rate(advance, seconds)
+    env.close()
+    return found
+
+
+def atari(settings: DialConfig | DQNConfig, seconds: float) -> float:
+    """Frames a second of training on Breakout, once updates are made."""
+    run = Training(TrainConfig("ALE/Breakout-v5", settings=settings))
+    for _ in range(2):
+        run.advance()
+    while isinstance(settings, DQNConfig) and run.step <= settings.min_replay + run.steps_per_iteration:
+        run.advance()
+
+    def advance() -> int:
+        run.advance()
+        return run.steps_per_iteration * FRAMES_PER_STEP
+
+    try:
+        return rate(advance, seconds)
+    finally:
+        run.close()
+
+
+def show_atari(seconds: float) -> None:
+    """The emulators alone before and after, as machines are noisy; then each learner against the faster."""
+    before = emulators_alone(512, seconds)
+    dial = atari(DialConfig.atari(), seconds)
+    after = emulators_alone(512, seconds)
+    dqn = atari(DQNConfig.atari(), seconds)
+    alone = max(before, after)
+    print(f"{jax.devices()[0]}: emulators alone {before:,.0f} and {after:,.0f} frames/s")
+    for name, found, goal in (("dial", dial, 0.85 * alone), ("dqn", dqn, GOAL_DQN)):
+        met = "met" if found >= goal else "not met"
+        print(f"{name}: {found:,.0f} frames/s, {found / alone:.0%} of the emulators alone; goal {goal:,.0f}: {met}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--population", action="store_true", help="8 prices x 4 seeds as one program; prints only")
+    parser.add_argument("--atari", action="store_true", help="the dial and DQN on Breakout; prints only")
     parser.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
+    if options.atari:
+        show_atari(options.seconds)
+        return
     if options.population:
         found = population(4, options.seconds)
         met = "met" if found >= GOAL_POPULATION else "not met"

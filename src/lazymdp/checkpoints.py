@@ -1,11 +1,8 @@
 """What training leaves on disk: a folder with settings, metrics and checkpoints, from which it can go on.
 
-* `config.json`: what is trained on what;
-* `metrics.csv`: a row per report and price, appended as they come;
-* `last.safetensors`, `best.safetensors`: everything the run is at its last checkpoint, and at the one whose episodes
-  returned most after the price; each with a `.json` that says when.
-
-Checkpoints are written under another name and renamed, so that a run killed at any moment has a whole one.
+Beside the files that `lazymdp.learn.saved` lists and reads there is `metrics.csv`, a row per report and price, appended
+as they come. Everything else is written under another name and renamed, so that a run killed at any moment has a whole
+checkpoint.
 """
 
 from __future__ import annotations
@@ -13,27 +10,27 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from lazymdp.files import replacing, write_text
-from lazymdp.learn.settings import DialConfig, TrainConfig
+from lazymdp.learn.saved import (
+    CONFIG,
+    LEARNERS,
+    Checkpoint,
+    Memory,
+    memory_files,
+    read_checkpoint,
+    read_config,
+    read_memory,
+    safetensors,
+)
+from lazymdp.learn.settings import TrainConfig
 from lazymdp.runs import versions
 
-CONFIG, METRICS = "config.json", "metrics.csv"
+METRICS = "metrics.csv"
 COLUMNS = ("step", "eta", "episodes", "score", "length", "control")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A moment of a run: its arrays, the agent steps made, and how good its episodes were."""
-
-    arrays: dict[str, NDArray[Any]]
-    step: int
-    quality: float
 
 
 class RunFolder:
@@ -54,54 +51,66 @@ class RunFolder:
             )
         self.path.mkdir(parents=True, exist_ok=True)
         write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
-        write_text(self.path / CONFIG, json.dumps({**asdict(config), "versions": versions()}, indent=2) + "\n")
+        learner = next(name for name, kind in LEARNERS.items() if isinstance(config.settings, kind))
+        about = {"learner": learner, **asdict(config), "versions": versions()}
+        write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
 
     def config(self) -> TrainConfig:
         """What is trained; settings of other versions are named."""
-        try:
-            read = json.loads((self.path / CONFIG).read_text(encoding="utf-8"))
-            settings = dict(read["settings"])
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{self.path} holds no run: there is no {CONFIG} in it.") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path / CONFIG} is damaged ({error}).") from error
-        known = {field.name for field in fields(DialConfig)}
-        if set(settings) != known:
-            odd = ", ".join(sorted(set(settings) ^ known))
-            raise ValueError(f"{self.path / CONFIG} is of another version of lazymdp: {odd}.")
-        settings["hidden"] = tuple(settings["hidden"])
-        return TrainConfig(read["env"], read["default"], read["seed"], DialConfig(**settings))
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Writes the last checkpoint, and the best if it is that."""
-        best = self._about("best")
-        self._write("last", checkpoint)
-        if best is None or checkpoint.quality >= best["quality"]:
-            self._write("best", checkpoint)
+        return read_config(self.path)
 
     def load(self, which: str = "last") -> Checkpoint | None:
         """A checkpoint, `last` or `best`; None where none has been written."""
-        path = self.path / f"{which}.safetensors"
-        if not path.exists():
-            return None
-        try:
-            with _safetensors().safe_open(path, framework="numpy") as file:
-                about = json.loads(file.metadata()["about"])
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        except (ValueError, KeyError, TypeError, _safetensors().SafetensorError) as error:
-            raise ValueError(f"{path} is damaged ({error}); the other checkpoint may be whole.") from error
-        return Checkpoint(arrays, int(about["step"]), float(about["quality"]))
+        return read_checkpoint(self.path, which)
+
+    def memory(self) -> list[Memory]:
+        """What the run remembers, oldest first."""
+        return read_memory(self.path)
+
+    @property
+    def remembered(self) -> int:
+        """The last step of every environment of which is on disk what the run remembers."""
+        return max((last for _, (_, last) in memory_files(self.path)), default=0)
+
+    def save(self, checkpoint: Checkpoint, memory: Memory | None = None, keep: int = 0) -> None:
+        """Writes the last checkpoint, and the best if it is that.
+
+        Args:
+            checkpoint: The run now.
+            memory: What it remembers since `remembered`.
+            keep: Steps of every environment it remembers in all; what is older is dropped.
+        """
+        best = self._about("best")
+        if memory is not None:
+            name = f"memory-{memory.first:012d}-{memory.last:012d}.safetensors"
+            with replacing(self.path / name) as temporary:
+                safetensors().numpy.save_file(memory.arrays, temporary)
+        self._write("last", checkpoint)
+        if best is None or checkpoint.quality >= best["quality"]:
+            self._write("best", checkpoint)
+        if memory is not None:
+            for path, (_, last) in memory_files(self.path):
+                if last < memory.last - keep:
+                    path.unlink()
 
     def append(self, metrics: Iterable[Any]) -> None:
         """Adds rows to the metrics."""
         with open(self.path / METRICS, "a", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([getattr(row, name) for name in COLUMNS] for row in metrics)
 
-    def rewind(self, step: int) -> None:
-        """Drops rows of the metrics after `step`, and a last row that was torn: the run makes them again."""
+    def rewind(self, step: int, environment_step: int) -> None:
+        """Drops rows of the metrics after `step`, a last row that was torn, and later parts of the memory.
+
+        Args:
+            step: Agent steps at the checkpoint from which the run goes on and makes them again.
+            environment_step: The same for one environment.
+        """
         lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()[1:]
         kept = [line for line in lines if line.count(",") == len(COLUMNS) - 1 and int(line.split(",")[0]) <= step]
         write_text(self.path / METRICS, "\n".join([",".join(COLUMNS), *kept]) + "\n")
+        for path, (_, last) in memory_files(self.path):
+            if last > environment_step:
+                path.unlink()
 
     def _about(self, which: str) -> Mapping[str, Any] | None:
         try:
@@ -112,14 +121,5 @@ class RunFolder:
     def _write(self, which: str, checkpoint: Checkpoint) -> None:
         about = json.dumps({"step": checkpoint.step, "quality": checkpoint.quality})
         with replacing(self.path / f"{which}.safetensors") as temporary:
-            _safetensors().numpy.save_file(checkpoint.arrays, temporary, metadata={"about": about})
+            safetensors().numpy.save_file(checkpoint.arrays, temporary, metadata={"about": about})
         write_text(self.path / f"{which}.json", about + "\n")
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError("checkpoints need safetensors: pip install 'lazymdp[deep]'") from error
-    return safetensors

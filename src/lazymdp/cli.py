@@ -20,7 +20,7 @@ from rich.table import Table
 
 import lazymdp as lz
 from lazymdp.cli_output import ERR, OUT, print_json, progress_bars, show_facts
-from lazymdp.cli_training import evaluate, resume, train
+from lazymdp.cli_training import evaluate, resume, train_command, train_dial
 from lazymdp.exact.path import EtaPath
 from lazymdp.experiments import EXPERIMENTS
 from lazymdp.experiments.reproduce import EXPLORER, Outcome, reproduce, write_index
@@ -268,7 +268,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "path": path,
     "explore": explore,
     "reproduce": reproduce_results,
-    "train": train,
+    "train": train_dial,
     "resume": resume,
     "evaluate": evaluate,
     "list": list_names,
@@ -285,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         return tyro.extras.subcommand_cli_from_dict(
-            _COMMANDS,
+            {**_COMMANDS, "train": train_command(given)},
             prog="lazymdp",
             description="When is it worth taking over? Exact answers for one price of control, or for every price at "
             "once. --debug shows where an error came from, --version the version.",

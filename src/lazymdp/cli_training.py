@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.table import Table
 
-from lazymdp.checkpoints import Checkpoint, RunFolder
+from lazymdp.checkpoints import RunFolder
 from lazymdp.cli_output import ERR, OUT, print_json, progress_bars
-from lazymdp.learn.settings import DialConfig, TrainConfig, check_settings
+from lazymdp.learn.saved import Checkpoint
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
 
 _ETAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -24,29 +27,37 @@ Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
-def train(
+def train_dial(
     env: Env,
+    learner: Literal["dial", "dqn"] = "dial",
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     eta: float | None = None,
+    control_budget: float | None = None,
     default: str = "uniform",
     seed: int = 0,
     episodes: int = 100,
     checkpoint_seconds: float = 20.0,
+    tensorboard: bool = False,
     json: bool = False,
     settings: DialConfig = DialConfig(),  # noqa: B008 (frozen)
 ) -> int:
-    """Train one network for every price (the dial); needs the extra `deep`, and `minatar` for its games.
+    """Train an agent; needs the extra `deep`, and `minatar` or `atari` for their games.
 
-    Interrupted or killed, it goes on with `lazymdp resume`.
+    The dial is one network for every price; `--learner dqn` is the paper's DQN for one price, with options of its own
+    (`lazymdp train --learner dqn --help`). Interrupted or killed, a run goes on with `lazymdp resume`.
 
     Args:
-        env: minatar/GAME, or the id of a Gymnasium environment that carries P.
+        env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions.
+        learner: What learns: the dial, or dqn.
         out: Folder of the run; runs/NAME-SEED if not given.
         eta: Train for this price alone.
-        default: What acts when the agent is lazy: uniform, or the number of an action.
+        control_budget: Find the price at which control is taken in at most this share of steps, after training.
+        default: What acts when the agent is lazy: uniform, noop, repeat, the number of an action, or the folder of a
+            run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5).
         seed: Of everything random.
         episodes: Of the evaluation at the end, per price.
         checkpoint_seconds: Between two checkpoints: what may be lost.
+        tensorboard: Write events for TensorBoard into the folder, too.
         json: Print JSON.
         settings: Of the learner.
     """
@@ -55,56 +66,134 @@ def train(
             raise ValueError(f"eta is {eta}, expected a price of at least 0.")
         priced = replace(settings, eta_low=eta, eta_high=eta, free_share=0.0)
         settings = replace(settings, free_share=1.0) if eta == 0.0 else priced
-    check_settings(settings)
-    folder = RunFolder(out or Path("runs") / f"{env.replace('/', '-')}-{seed}")
-    folder.create(TrainConfig(env, default, seed, settings))
-    return _go_on(folder, None, episodes, checkpoint_seconds, json)
+    if control_budget is not None and not 0.0 <= control_budget <= 1.0:
+        raise ValueError(f"control_budget is {control_budget}, expected a share between 0 and 1.")
+    folder = _created(env, learner, out, default, seed, settings)
+    return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
-def resume(run: Run, episodes: int = 100, checkpoint_seconds: float = 20.0, json: bool = False) -> int:
+def train_dqn(
+    env: Env,
+    learner: Literal["dial", "dqn"] = "dqn",
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    default: str = "uniform",
+    seed: int = 0,
+    episodes: int = 100,
+    checkpoint_seconds: float = 20.0,
+    tensorboard: bool = False,
+    json: bool = False,
+    settings: DQNConfig = DQNConfig(),  # noqa: B008 (frozen)
+) -> int:
+    """Train the paper's DQN for one price; needs the extra `deep`, and `minatar` or `atari` for their games.
+
+    Interrupted or killed, a run goes on with `lazymdp resume`.
+
+    Args:
+        env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions.
+        learner: What learns: the dial, or dqn.
+        out: Folder of the run; runs/NAME-SEED if not given.
+        default: What acts when the agent is lazy: uniform, noop, repeat, the number of an action, or the folder of a
+            run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5).
+        seed: Of everything random.
+        episodes: Of the evaluation at the end.
+        checkpoint_seconds: Between two checkpoints: what may be lost.
+        tensorboard: Write events for TensorBoard into the folder, too.
+        json: Print JSON.
+        settings: Of the learner.
+    """
+    folder = _created(env, learner, out, default, seed, settings)
+    return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, None)
+
+
+def train_command(arguments: Sequence[str]) -> Callable[..., int]:
+    """The command `train` as these arguments ask for it: its options depend on the learner and the environment."""
+    spread = [part for argument in arguments for part in argument.split("=", 1)]
+    follows = dict(pairwise(spread))
+    env = next((argument for argument in arguments if argument.startswith(("ALE/", "minatar/"))), "")
+    learner = "dqn" if follows.get("--learner") == "dqn" else "dial"
+    command: Callable[..., int] = train_dqn if learner == "dqn" else train_dial
+    return functools.partial(command, settings=for_env(env, learner))
+
+
+def resume(
+    run: Run,
+    episodes: int = 100,
+    checkpoint_seconds: float = 20.0,
+    tensorboard: bool = False,
+    json: bool = False,
+) -> int:
     """Go on with a run that was interrupted, from its last checkpoint.
 
     Args:
         run: Its folder.
         episodes: Of the evaluation at the end, per price.
         checkpoint_seconds: Between two checkpoints: what may be lost.
+        tensorboard: Write events for TensorBoard into the folder, too.
         json: Print JSON.
     """
     folder = RunFolder(run)
-    folder.config()
+    config = folder.config()
     checkpoint = folder.load("last")
-    folder.rewind(0 if checkpoint is None else checkpoint.step)
-    return _go_on(folder, checkpoint, episodes, checkpoint_seconds, json)
+    step = 0 if checkpoint is None else checkpoint.step
+    folder.rewind(step, step // config.settings.n_envs)
+    return _go_on(folder, checkpoint, episodes, checkpoint_seconds, tensorboard, json, None)
 
 
 def evaluate(
-    run: Run, eta: tuple[float, ...] = _ETAS, episodes: int = 100, seed: int = 0, best: bool = False, json: bool = False
+    run: Run,
+    eta: tuple[float, ...] | None = None,
+    episodes: int = 100,
+    seed: int = 0,
+    epsilon: float = 0.0,
+    best: bool = False,
+    json: bool = False,
 ) -> int:
     """Play whole episodes with a trained agent: its return and how often it takes control, price by price.
 
     Args:
         run: Folder of the run.
-        eta: Prices.
+        eta: Prices; those trained for if not given.
         episodes: Per price.
         seed: Of the evaluation.
+        epsilon: Share of random choices; Dopamine evaluates Atari with 0.001.
         best: The best checkpoint instead of the last.
         json: Print JSON.
     """
     folder = RunFolder(run)
-    config = folder.config()
-    which = "best" if best else "last"
-    checkpoint = folder.load(which)
-    if checkpoint is None:
-        raise FileNotFoundError(f"{run} has no {which} checkpoint yet.")
-    agent = _deep().Training(config, checkpoint.arrays).agent()
-    _show_frontier(agent, eta, episodes, seed, json, run)
+    settings = folder.config().settings
+    agent = _deep().load(run, "best" if best else "last")
+    if eta is not None and isinstance(settings, DQNConfig) and eta != (agent.eta,):
+        raise ValueError(f"{run} was trained by dqn for eta {agent.eta:g} alone: leave --eta out.")
+    _show_frontier(agent, _etas(settings, agent) if eta is None else eta, episodes, seed, json, run, epsilon=epsilon)
     return 0
 
 
-def _go_on(folder: RunFolder, checkpoint: Checkpoint | None, episodes: int, seconds: float, json: bool) -> int:
+def _created(
+    env: str, learner: str, out: Path | None, default: str, seed: int, settings: DialConfig | DQNConfig
+) -> RunFolder:
+    """The folder of a new run; nothing is made if it could not be run."""
+    check_settings(settings)
+    config = TrainConfig(env, default, seed, settings)
+    _deep().check(config)
+    family = "" if learner == "dial" else f"{learner}-"
+    folder = RunFolder(out or Path("runs") / f"{family}{env.replace('/', '-')}-{seed}")
+    folder.create(config)
+    return folder
+
+
+def _go_on(
+    folder: RunFolder,
+    checkpoint: Checkpoint | None,
+    episodes: int,
+    seconds: float,
+    tensorboard: bool,
+    json: bool,
+    control_budget: float | None,
+) -> int:
     config = folder.config()
     training = _deep()
     started, first, saved = time.monotonic(), checkpoint.step if checkpoint else 0, time.monotonic()
+    events = _events(folder.path, first) if tensorboard else None
 
     with progress_bars() as bars, _terminated_like_interrupted():
         task = bars.add_task("compiling", total=config.settings.steps, completed=first)
@@ -116,14 +205,22 @@ def _go_on(folder: RunFolder, checkpoint: Checkpoint | None, episodes: int, seco
             shown = metrics[0] if metrics else None
             words = f"{speed:,.0f}/s" + (f" score {shown.score:.3g} control {shown.control:.0%}" if shown else "")
             bars.update(task, completed=run.step, description=words)
+            if events is not None:
+                for row in metrics:
+                    for name in ("score", "length", "control"):
+                        events.add_scalar(f"{name}/eta={row.eta:.3g}", getattr(row, name), row.step)
+                events.add_scalar("steps per second", speed, run.step)
+                events.flush()
             if run.done or time.monotonic() - saved >= seconds:
                 quality = sum(row.score - row.eta * row.control * row.length for row in metrics) / max(1, len(metrics))
-                folder.save(Checkpoint(run.arrays(), run.step, quality))
+                memory = run.memory(folder.remembered)
+                folder.save(Checkpoint(run.arrays(), run.step, quality), memory, run.remembers)
                 saved = time.monotonic()
 
         arrays = None if checkpoint is None else checkpoint.arrays
+        memory = [] if checkpoint is None else folder.memory()
         try:
-            agent = training.train(config, arrays=arrays, on_report=on_report, seconds=min(2.0, seconds))
+            agent = training.train(config, arrays=arrays, memory=memory, on_report=on_report, seconds=min(2.0, seconds))
         except KeyboardInterrupt:
             ERR.print(f"Interrupted. Go on with: lazymdp resume {folder.path}", soft_wrap=True, highlight=False)
             return 130
@@ -132,24 +229,63 @@ def _go_on(folder: RunFolder, checkpoint: Checkpoint | None, episodes: int, seco
             kept = "no checkpoint was written" if last is None else f"the last good one is of step {last.step:,}"
             raise ValueError(f"{error} In {folder.path}, {kept}.") from error
     ERR.print(f"Trained: {folder.path}", soft_wrap=True, highlight=False)
-    low, high = config.settings.eta_low, config.settings.eta_high
-    etas = tuple(eta for eta in _ETAS if low <= eta <= high or (eta == 0.0 and config.settings.free_share > 0.0))
-    _show_frontier(agent, etas or (low,), episodes, 0, json, folder.path)
+    budget = None if control_budget is None else agent.for_budget(control_budget, episodes=episodes)
+    _show_frontier(agent, _etas(config.settings, agent), episodes, 0, json, folder.path, budget=budget)
     return 0
 
 
-def _show_frontier(agent: Any, etas: tuple[float, ...], episodes: int, seed: int, json: bool, run: Path) -> None:
-    played = agent.frontier(etas, episodes=episodes, seed=seed)
+def _etas(settings: DialConfig | DQNConfig, agent: Any) -> tuple[float, ...]:
+    """The prices to show of an agent: those it was trained for."""
+    if isinstance(settings, DQNConfig):
+        return (agent.eta,)
+    low, high = settings.eta_low, settings.eta_high
+    return tuple(eta for eta in _ETAS if low <= eta <= high or (eta == 0.0 and settings.free_share > 0.0)) or (low,)
+
+
+def _show_frontier(
+    agent: Any,
+    etas: tuple[float, ...],
+    episodes: int,
+    seed: int,
+    json: bool,
+    run: Path,
+    *,
+    epsilon: float = 0.0,
+    budget: Any = None,
+) -> None:
+    with progress_bars() as bars:
+        task = bars.add_task("playing", total=None)
+
+        def tell(count: int, total: int) -> None:
+            bars.update(task, completed=count, total=total)
+
+        played = agent.frontier(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=tell)
+        bars.update(task, total=1, completed=1)
     scores = [mean_interval(row) for row in played.score]
     if json:
         found = {"etas": etas, "score": [s.mean for s in scores], "low": [s.low for s in scores],
                  "high": [s.high for s in scores], "control": played.control_frequency}  # fmt: skip
-        print_json({"run": str(run), "episodes": episodes, **found})
+        asked = {} if budget is None else {"budget": asdict(budget)}
+        print_json({"run": str(run), "episodes": episodes, **found, **asked})
         return
     table = Table("eta", "score", "95 % interval", "control", title=f"{episodes} episodes at each price")
     for eta, score, control in zip(etas, scores, played.control_frequency, strict=True):
-        table.add_row(f"{eta:g}", f"{score.mean:.2f}", f"{score.low:.2f} to {score.high:.2f}", f"{control:.1%}")
+        table.add_row(f"{eta:.4g}", f"{score.mean:.2f}", f"{score.low:.2f} to {score.high:.2f}", f"{control:.1%}")
     OUT.print(table)
+    if budget is not None:
+        OUT.print(
+            f"Control in {budget.control_frequency:.1%} of steps at eta = {budget.eta:.4g} (95 % interval "
+            f"{budget.eta_low:.4g} to {budget.eta_high:.4g}): score {budget.score:.2f}.",
+            highlight=False,
+        )
+
+
+def _events(folder: Path, step: int) -> Any:
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise ImportError("events for TensorBoard need tensorboardX: pip install 'lazymdp[deep]'") from error
+    return SummaryWriter(str(folder / "events"), purge_step=step or None)
 
 
 @contextmanager

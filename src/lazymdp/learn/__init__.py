@@ -4,6 +4,7 @@ from typing import Any
 
 from lazymdp.learn.estimates import EtaMaxEstimate, EtaMinEstimate, estimate_eta_max, estimate_eta_min
 from lazymdp.learn.settings import DialConfig as DialConfig
+from lazymdp.learn.settings import DQNConfig as DQNConfig
 from lazymdp.learn.settings import TrainConfig as TrainConfig
 from lazymdp.learn.tabular import TabularResult, q_learning, sarsa
 
@@ -19,11 +20,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `train` on first use, so that the tabular learners need no JAX."""
-    if name == "train":
+    """Loads `train` and `load` on first use, so that the tabular learners need no JAX."""
+    if name in ("train", "load"):
         try:
-            from lazymdp.learn.training import train
+            from lazymdp.learn import training
         except ImportError as error:
             raise ImportError(f"deep agents need JAX ({error}): pip install 'lazymdp[deep]'") from error
-        return train
+        return getattr(training, name)
     raise AttributeError(f"module 'lazymdp.learn' has no attribute {name!r}")

@@ -14,12 +14,12 @@ keeps that stable. A range that is a single price gives a specialist. With `stru
 outputs and only the choice made is updated, as in the paper.
 
 Deviations from PQN (Gallici et al., 2024): 1. the price is an input; 2. the lazy value and the term `eta lazy`;
-3. traces end at exploratory choices.
+3. traces end at exploratory choices; 4. where environments step on the host, the network is fitted to a rollout while
+the next one is made, by the network as it is just then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,9 +27,20 @@ import jax.numpy as jnp
 import optax
 
 from lazymdp.learn.choices import Choice, choose
-from lazymdp.learn.games import Game
+from lazymdp.learn.device_defaults import Default, uniform
+from lazymdp.learn.games import Game, compiled
+from lazymdp.learn.groups import Group, empty_stack, pushed
+from lazymdp.learn.hosts import Host, Seen
 from lazymdp.learn.networks import dial_network
 from lazymdp.learn.settings import DialConfig
+
+
+class Actors(NamedTuple):
+    """The environments as the agent sees them, `[N]` each."""
+
+    eta: Any
+    running: Any  # [N, 3] return, steps and controls of the episodes under way
+    last: Any  # action executed last
 
 
 class Learner(NamedTuple):
@@ -39,8 +50,7 @@ class Learner(NamedTuple):
     optimiser: Any
     prices: Any  # [3] smallest and largest price that is drawn, share of episodes at price 0
     game: Any  # states of the environments [N]
-    eta: Any  # [N]
-    running: Any  # [N, 3] return, steps and controls of the episodes under way
+    actors: Actors
     key: Any
     iteration: Any
 
@@ -66,75 +76,213 @@ class Step(NamedTuple):
     cut: Any  # a new episode began though this one could have gone on
 
 
+class Lessons(NamedTuple):
+    """A rollout as it is learned from: `[T * N]` steps in no order that matters, and the rows of each gradient step."""
+
+    observation: Any  # [T * N, ...]
+    eta: Any
+    column: Any
+    target: Any
+    weight: Any  # 0 where what followed is not known
+    rows: Any  # [G, B]
+
+
+class HostLearner(NamedTuple):
+    """Everything a run is whose environments step on the host, but for these."""
+
+    parameters: Any
+    optimiser: Any
+    prices: Any
+    actors: Actors
+    stack: Any  # [N, ..., S] the last frames, where there are several to an observation, else ()
+    rollout: Step  # [T + 1, N] under way; what came of the last choices is not known yet
+    lessons: Lessons  # the rollout before
+    key: Any
+    iteration: Any
+
+
 class Dial:
     """The learner: pure functions of arrays, for `jax.jit` and `jax.vmap`.
 
     Args:
-        game: A compiled game.
+        game: A compiled game, or environments on the host.
         config: Settings.
-        default: `observations [N, ...] -> probabilities [N, A]`; uniform if not given.
+        default: `(observations [N, ...], last actions [N]) -> probabilities [N, A]`; uniform if not given.
     """
 
-    def __init__(self, game: Game, config: DialConfig, default: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, game: Game | Host, config: DialConfig, default: Default | None = None) -> None:
         self.game, self.config = game, config
         self.default = default or uniform(game.n_actions)
-        self.network = dial_network(game.shape, game.n_actions + (not config.structured), config.hidden)
-        gradient_steps = config.iterations * config.epochs * config.minibatches
-        rate = optax.linear_schedule(config.learning_rate, config.final_learning_rate, gradient_steps)
+        n_outputs = game.n_actions + (not config.structured)
+        self.network = dial_network(game.shape, n_outputs, config.network, config.hidden)
+        self.gradient_steps = config.epochs * config.minibatches
+        rate = optax.linear_schedule(
+            config.learning_rate, config.final_learning_rate, config.iterations * self.gradient_steps
+        )
         # Flattened: one long array instead of many short ones takes fewer kernels.
         self.optimiser = optax.chain(
             optax.clip_by_global_norm(config.largest_gradient), optax.flatten(optax.radam(rate))
         )
 
+    # -- a compiled game ---------------------------------------------------------------------------------------------
+
     def init(self, key: Any, prices: Any = None) -> Learner:
         """A new run; `prices` in place of the config's, so that runs that differ in them can be one program."""
-        config = self.config
-        if prices is None:
-            prices = jnp.array([config.eta_low, config.eta_high, config.free_share])
+        game = compiled(self.game)
         key, network_key, game_key, eta_key = jax.random.split(key, 4)
         parameters = self.network.init(network_key)
-        states = jax.vmap(self.game.init)(jax.random.split(game_key, config.n_envs))
-        eta, running = self.draw_eta(eta_key, prices), jnp.zeros((config.n_envs, 3))
-        return Learner(parameters, self.optimiser.init(parameters), prices, states, eta, running, key, jnp.int32(0))
+        states = jax.vmap(game.init)(jax.random.split(game_key, self.config.n_envs))
+        prices = self._prices() if prices is None else prices
+        actors = self._actors(eta_key, prices)
+        return Learner(parameters, self.optimiser.init(parameters), prices, states, actors, key, jnp.int32(0))
 
     def iterate(self, learner: Learner) -> tuple[Learner, Episodes]:
         """One rollout of the compiled game, and its fit."""
-        config, n_envs = self.config, self.config.n_envs
-        progress = learner.iteration / (config.exploration * config.iterations)
-        epsilon = jnp.maximum(config.final_epsilon, 1.0 - (1.0 - config.final_epsilon) * progress)
+        game, epsilon = compiled(self.game), self.epsilon(learner.iteration)
 
         def step(carry: Any, _: Any) -> tuple[Any, tuple[Step, Episodes]]:
-            states, eta, running, key = carry
+            states, actors, key = carry
             key, choice_key, step_key, eta_key = jax.random.split(key, 4)
-            observation = jax.vmap(self.game.observe)(states)
-            choice = self.act(learner.parameters, observation, eta, choice_key, epsilon)
-            keys = jax.random.split(step_key, n_envs)
-            states, reward, ended, cut = jax.vmap(self.game.step)(states, choice.executed, keys)
-            running = running + jnp.stack([reward, jnp.ones(n_envs), 1.0 - choice.lazy], -1)
-            over = ended | cut
-            episodes = Episodes(over, eta, running[:, 0], running[:, 1], running[:, 2])
-            made = Step(observation, eta, choice, reward, ended, cut)
-            eta = jnp.where(over, self.draw_eta(eta_key, learner.prices), eta)
-            return (states, eta, running * ~over[:, None], key), (made, episodes)
+            observation = jax.vmap(game.observe)(states)
+            choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
+            keys = jax.random.split(step_key, self.config.n_envs)
+            states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
+            made = Step(observation, actors.eta, choice, self.learned(reward), ended, cut)
+            actors = actors._replace(last=choice.executed)
+            actors, episodes = self.settle(actors, choice.lazy, reward, ended | cut, learner.prices, eta_key)
+            return (states, actors, key), (made, episodes)
 
-        carry = (learner.game, learner.eta, learner.running, learner.key)
-        (states, eta, running, key), (steps, episodes) = jax.lax.scan(step, carry, None, config.rollout)
+        carry = (learner.game, learner.actors, learner.key)
+        (states, actors, key), (steps, episodes) = jax.lax.scan(step, carry, None, self.config.rollout)
         key, fit_key = jax.random.split(key)
-        last = jax.vmap(self.game.observe)(states)
-        parameters, optimiser = self.fit(learner.parameters, learner.optimiser, steps, last, eta, fit_key)
-        after = Learner(parameters, optimiser, learner.prices, states, eta, running, key, learner.iteration + 1)
+        last = jax.vmap(game.observe)(states)
+        value = self.act(learner.parameters, last, actors.eta, actors.last, fit_key, 0.0).value
+        lessons = self.lessons(steps, value, fit_key)
+        parts = [column[lessons.rows] for column in lessons[:-1]]
+
+        def descend(carry: Any, batch: Any) -> tuple[Any, None]:
+            return self.descend(*carry, *batch), None
+
+        parameters, optimiser = jax.lax.scan(descend, (learner.parameters, learner.optimiser), parts)[0]
+        after = Learner(parameters, optimiser, learner.prices, states, actors, key, learner.iteration + 1)
         return after, episodes
 
-    def draw_eta(self, key: Any, prices: Any) -> Any:
-        """`[N]` prices: 0 now and then, else even in their logarithm."""
+    # -- environments on the host ------------------------------------------------------------------------------------
+    #
+    # While they step, the network is fitted to the rollout before: an iteration is a `turn` of every group for every
+    # step with a `learn` after some of them, then `close`.
+
+    def init_host(self, key: Any, host: Host) -> HostLearner:
+        """A new run."""
+        config = self.config
+        key, network_key, eta_key = jax.random.split(key, 3)
+        parameters, prices = self.network.init(network_key), self._prices()
+        actors = self._actors(eta_key, prices)
+        slots, count = (config.rollout + 1, config.n_envs), config.rollout * config.n_envs
+        number, flag, whole = jnp.zeros(slots), jnp.zeros(slots, bool), jnp.zeros(slots, jnp.int32)
+        choice = Choice(whole, whole, flag, flag, number)
+        rollout = Step(jnp.zeros((*slots, *host.shape), host.dtype), number, choice, number, flag, flag)
+        rows = jnp.zeros((self.gradient_steps, count // config.minibatches), jnp.int32)
+        flat, columns = jnp.zeros(count), jnp.zeros(count, jnp.int32)
+        lessons = Lessons(jnp.zeros((count, *host.shape), host.dtype), flat, columns, flat, flat, rows)
+        stack = empty_stack(host, config.n_envs)
+        optimiser = self.optimiser.init(parameters)
+        made = HostLearner(parameters, optimiser, prices, actors, stack, rollout, lessons, key, jnp.int32(0))
+        return jax.tree.map(jnp.copy, made)  # each array in a place of its own, so that it can be given away
+
+    def turn(self, learner: HostLearner, seen: Seen, begin: Any, slot: Any) -> tuple[HostLearner, Any]:
+        """Notes what came of a group's last choices and makes the next, as step `slot` of the rollout.
+
+        Args:
+            learner: The run.
+            seen: Of the group.
+            begin: Its first environment.
+            slot: From 1; 0 where a run begins.
+
+        Returns:
+            The run, and `[6, M]` the actions to execute with the `Episodes`, in one array for one way to the host.
+        """
+        group = Group(begin, seen.reward.shape[0])
+        key, choice_key, eta_key = jax.random.split(learner.key, 3)
+        over = seen.ended | seen.cut
+        actors, stack = group.part(learner.actors), group.part(learner.stack)
+        lazy = group.part(learner.rollout.choice.lazy[slot - 1])
+        actors, episodes = self.settle(actors, lazy, seen.reward, over, learner.prices, eta_key)
+        observation, stack = pushed(stack, seen.frame, over)
+        epsilon = self.epsilon(learner.iteration)
+        choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
+        actors = actors._replace(last=choice.executed)
+
+        def put(ring: Any, new: Any) -> Any:
+            return jax.tree.map(lambda x, y: group.put_row(x, y, slot), ring, new)
+
+        def put_before(ring: Any, new: Any) -> Any:
+            return group.put_row(ring, new, slot - 1)
+
+        ring = learner.rollout
+        rollout = Step(
+            put(ring.observation, observation), put(ring.eta, actors.eta), put(ring.choice, choice),
+            put_before(ring.reward, self.learned(seen.reward)), put_before(ring.ended, seen.ended),
+            put_before(ring.cut, seen.cut),
+        )  # fmt: skip
+        told = jnp.stack([choice.executed.astype(jnp.float32), *(x.astype(jnp.float32) for x in episodes)])
+        actors, stack = group.put(learner.actors, actors), group.put(learner.stack, stack)
+        return learner._replace(actors=actors, stack=stack, rollout=rollout, key=key), told
+
+    def due(self, iteration: int, slot: int, has_lessons: bool) -> int | None:
+        """Gradient steps after step `slot` of a rollout, from 1, so that all are spread over it; None if none."""
+        due = slot * self.gradient_steps // self.config.rollout - self._made(slot)
+        return due if due and has_lessons else None
+
+    def learn(self, learner: HostLearner, slot: Any, due: int) -> HostLearner:
+        """`due` gradient steps on the rollout before, after step `slot` of this one."""
+        *columns, rows = learner.lessons
+        parameters, optimiser = learner.parameters, learner.optimiser
+        for count in range(due):
+            batch = (column[rows[self._made(slot) + count]] for column in columns)
+            parameters, optimiser = self.descend(parameters, optimiser, *batch)
+        return learner._replace(parameters=parameters, optimiser=optimiser)
+
+    def close(self, learner: HostLearner) -> HostLearner:
+        """Makes lessons of a rollout that is complete; its last slot is the first of the next."""
+        key, order_key = jax.random.split(learner.key)
+        steps = jax.tree.map(lambda ring: ring[:-1], learner.rollout)
+        lessons = self.lessons(steps, learner.rollout.choice.value[-1], order_key)
+        rollout = jax.tree.map(lambda ring: ring.at[0].set(ring[-1]), learner.rollout)
+        return learner._replace(rollout=rollout, lessons=lessons, key=key, iteration=learner.iteration + 1)
+
+    # -- the parts ---------------------------------------------------------------------------------------------------
+
+    def epsilon(self, iteration: Any) -> Any:
+        """Share of random choices in a rollout."""
+        config = self.config
+        progress = iteration / (config.exploration * config.iterations)
+        return jnp.maximum(config.final_epsilon, 1.0 - (1.0 - config.final_epsilon) * progress)
+
+    def draw_eta(self, key: Any, prices: Any, count: int) -> Any:
+        """`[count]` prices: 0 now and then, else even in their logarithm."""
         low, high, free_share = prices
-        free, place = jax.random.uniform(key, (2, self.config.n_envs))
+        free, place = jax.random.uniform(key, (2, count))
         return jnp.where(free < free_share, 0.0, low * jnp.exp(place * jnp.log(high / low)))
 
-    def act(self, parameters: Any, observation: Any, eta: Any, key: Any, epsilon: Any) -> Choice:
-        """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices."""
+    def act(self, parameters: Any, observation: Any, eta: Any, last: Any, key: Any, epsilon: Any) -> Choice:
+        """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices after `[N]` actions."""
         q = self.network.apply(parameters, observation, eta)
-        return choose(q, self.default(observation), eta, key, epsilon)
+        return choose(q, self.default(observation, last), eta, key, epsilon)
+
+    def settle(
+        self, actors: Actors, lazy: Any, reward: Any, over: Any, prices: Any, key: Any
+    ) -> tuple[Actors, Episodes]:
+        """Adds a step to the episodes under way; those that are over are told, and new ones begin at new prices."""
+        eta, running, last = actors
+        running = running + jnp.stack([reward, jnp.ones_like(reward), 1.0 - lazy], -1)
+        episodes = Episodes(over, eta, running[:, 0], running[:, 1], running[:, 2])
+        eta = jnp.where(over, self.draw_eta(key, prices, eta.size), eta)
+        return Actors(eta, running * ~over[:, None], jnp.where(over, self.game.noop, last)), episodes
+
+    def learned(self, reward: Any) -> Any:
+        """Rewards as they are learned from."""
+        return jnp.clip(reward, -1.0, 1.0) if self.config.clip_rewards else reward
 
     def targets(self, steps: Step, last_value: Any) -> Any:
         """`[T, N]` the targets `y`, from the last step to the first."""
@@ -151,36 +299,38 @@ class Dial:
 
         return jax.lax.scan(back, (last_value, last_value), steps, reverse=True, unroll=True)[1]
 
-    def fit(self, parameters: Any, state: Any, steps: Step, last: Any, last_eta: Any, key: Any) -> tuple[Any, Any]:
-        """Some epochs of gradient steps on a rollout, each on a part of it."""
+    def lessons(self, steps: Step, last_value: Any, key: Any) -> Lessons:
+        """A rollout `[T, N]` as it is learned from, in an order drawn anew for every epoch."""
         config = self.config
-        targets = self.targets(steps, self.act(parameters, last, last_eta, key, 0.0).value)
+        targets = self.targets(steps, last_value)
         count = targets.size
         columns = (steps.observation, steps.eta, steps.choice.column, targets, 1.0 - steps.cut)
-        flat = [x.reshape((count, *x.shape[2:])) for x in columns]
-
-        def loss(parameters: Any, observation: Any, eta: Any, column: Any, target: Any, weight: Any) -> Any:
-            q = self.network.apply(parameters, observation, eta)
-            found = jnp.take_along_axis(q, column[:, None], -1)[:, 0]
-            return 0.5 * (weight * jnp.square(found - target)).mean()  # what follows a cut is not known: weight 0
-
-        def descend(carry: Any, rows: Any) -> tuple[Any, None]:
-            parameters, state = carry
-            gradient = jax.grad(loss)(parameters, *rows)
-            updates, state = self.optimiser.update(gradient, state, parameters)
-            return (optax.apply_updates(parameters, updates), state), None
-
+        observation, eta, column, target, weight = (x.reshape((count, *x.shape[2:])) for x in columns)
         order = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, config.epochs))
         used = count // config.minibatches * config.minibatches
-        rows = order[:, :used].reshape(config.epochs * config.minibatches, -1)
-        parts = [x[rows] for x in flat]
-        return jax.lax.scan(descend, (parameters, state), parts)[0]
+        rows = order[:, :used].reshape(self.gradient_steps, -1)
+        return Lessons(observation, eta, column, target, weight, rows)
 
+    def descend(
+        self, parameters: Any, state: Any, observation: Any, eta: Any, column: Any, target: Any, weight: Any
+    ) -> tuple[Any, Any]:
+        """A gradient step."""
 
-def uniform(n_actions: int) -> Callable[[Any], Any]:
-    """The default that takes every action equally often, as the learner wants it."""
+        def loss(parameters: Any) -> Any:
+            q = self.network.apply(parameters, observation, eta)
+            found = jnp.take_along_axis(q, column[:, None], -1)[:, 0]
+            return 0.5 * (weight * jnp.square(found - target)).mean()
 
-    def probabilities(observations: Any) -> Any:
-        return jnp.full((observations.shape[0], n_actions), 1.0 / n_actions)
+        updates, state = self.optimiser.update(jax.grad(loss)(parameters), state, parameters)
+        return optax.apply_updates(parameters, updates), state
 
-    return probabilities
+    def _made(self, slot: Any) -> Any:
+        """Gradient steps before step `slot`."""
+        return (slot - 1) * self.gradient_steps // self.config.rollout
+
+    def _prices(self) -> Any:
+        return jnp.array([self.config.eta_low, self.config.eta_high, self.config.free_share])
+
+    def _actors(self, key: Any, prices: Any) -> Actors:
+        count = self.config.n_envs
+        return Actors(self.draw_eta(key, prices, count), jnp.zeros((count, 3)), jnp.full(count, self.game.noop))

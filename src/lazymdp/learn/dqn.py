@@ -24,14 +24,14 @@ Deviations from Dopamine's DQN (jax, defaults), apart from the price:
    agent steps; those that fall within a step of all environments are made after it, updates first.
 2. A tie of lazy and control is lazy; Dopamine takes the first of equal values.
 3. A step at which an episode was cut off counts nothing: its batch is the mean of the others.
-4. Frames are not stacked here: a game has to show all that is needed.
+4. Where environments step on the host, choices are made by the network as it was before the last step's updates, which
+   are made while the environments step.
 5. The `minatar` network convolves over height and width; Dopamine's, given a stack axis of 1 to its 2-d convolution,
    over width and channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -40,13 +40,18 @@ import optax
 
 from lazymdp.learn.backup import lazy_backup
 from lazymdp.learn.choices import Choice, choose
-from lazymdp.learn.dial import Episodes, uniform
-from lazymdp.learn.games import Game
+from lazymdp.learn.device_defaults import Default, uniform
+from lazymdp.learn.dial import Actors, Episodes
+from lazymdp.learn.games import Game, compiled
+from lazymdp.learn.groups import Group, empty_stack, pushed
+from lazymdp.learn.hosts import Host, Seen
 from lazymdp.learn.networks import Layer, q_network
-from lazymdp.learn.settings import DQNConfig, check_dqn_settings
+from lazymdp.learn.settings import DQNConfig, check_settings
 
 SMALLEST_PRICE = 1e-4
 """What a budget steers the price down to and no further, so that it finds its way back."""
+FIRST_PRICE = 0.01
+"""Where a budget starts from if no price is given: the price is steered by factors, and 0 would stay 0."""
 
 
 class Replay(NamedTuple):
@@ -57,6 +62,22 @@ class Replay(NamedTuple):
     reward: Any  # as learned from
     ended: Any
     cut: Any  # a new episode began though this one could have gone on
+
+
+class HostDQNLearner(NamedTuple):
+    """Everything a run is whose environments step on the host, but for these."""
+
+    parameters: Any
+    target: Any
+    optimiser: Any
+    replay: Replay  # of frames; what came of the last choices is not known yet
+    eta: Any
+    actors: Actors
+    stack: Any  # [N, ..., S] the last frames, where there are several to an observation, else ()
+    lazy: Any  # [N] the last choices
+    greedy: Any  # [2] choices of this iteration that were greedy, and those among them to take control
+    key: Any
+    iteration: Any
 
 
 class Batch(NamedTuple):
@@ -79,7 +100,7 @@ class DQNLearner(NamedTuple):
     replay: Replay
     eta: Any  # the price now
     game: Any  # states of the environments [N]
-    running: Any  # [N, 3] return, steps and controls of the episodes under way
+    actors: Actors
     key: Any
     iteration: Any
 
@@ -88,18 +109,23 @@ class DQN:
     """The learner: pure functions of arrays, for `jax.jit` and `jax.vmap`.
 
     Args:
-        game: A compiled game.
+        game: A compiled game, or environments on the host.
         config: Settings.
-        default: `observations [N, ...] -> probabilities [N, A]`; uniform if not given.
+        default: `(observations [N, ...], last actions [N]) -> probabilities [N, A]`; uniform if not given.
     """
 
-    def __init__(self, game: Game, config: DQNConfig, default: Callable[[Any], Any] | None = None) -> None:
-        check_dqn_settings(config)
+    def __init__(self, game: Game | Host, config: DQNConfig, default: Default | None = None) -> None:
+        check_settings(config)
         self.game, self.config = game, config
         self.default = default or uniform(game.n_actions)
         self.network = q_network(game.shape, game.n_actions + (not config.structured), config.network, config.hidden)
         self.optimiser = optax.adam(config.learning_rate, eps=config.adam_epsilon)
         self.rows = config.capacity // config.n_envs
+        self.stack = getattr(game, "stack", 1)
+        if self.rows <= self.stack:
+            raise ValueError(f"capacity is {config.capacity}, expected at least {(self.stack + 1) * config.n_envs}.")
+
+    # -- a compiled game ---------------------------------------------------------------------------------------------
 
     def init(self, key: Any, parameters: Any = None, eta: Any = None) -> DQNLearner:
         """A new run.
@@ -109,63 +135,139 @@ class DQN:
             parameters: To start from (see `warm_start`); new ones if not given.
             eta: Price in place of the config's, so that runs that differ in it can be one program.
         """
-        config = self.config
+        game = compiled(self.game)
         key, network_key, game_key = jax.random.split(key, 3)
-        if parameters is None:
-            parameters = self.network.init(network_key)
-        parameters, target = jax.tree.map(jnp.copy, (parameters, parameters))
-        states = jax.vmap(self.game.init)(jax.random.split(game_key, config.n_envs))
-        seen = jax.vmap(self.game.observe)(states)
-        blank = jnp.zeros((self.rows, config.n_envs))
-        column, flag = blank.astype(jnp.int32), blank.astype(bool)
-        replay = Replay(jnp.zeros((self.rows, *seen.shape), seen.dtype), column, blank, flag, jnp.copy(flag))
-        price = jnp.asarray(config.eta if eta is None else eta, dtype=jnp.float32)
-        running = jnp.zeros((config.n_envs, 3))
-        optimiser = self.optimiser.init(parameters)
-        return DQNLearner(parameters, target, optimiser, replay, price, states, running, key, jnp.int32(0))
+        networks = self._networks(network_key, parameters)
+        states = jax.vmap(game.init)(jax.random.split(game_key, self.config.n_envs))
+        seen = jax.eval_shape(jax.vmap(game.observe), states)
+        replay = self._empty(seen.shape[1:], seen.dtype)
+        price = self._first_price(eta)
+        return DQNLearner(*networks, replay, price, states, self._actors(price), key, jnp.int32(0))
 
     def iterate(self, learner: DQNLearner) -> tuple[DQNLearner, Episodes]:
         """`rollout` steps of all environments, with the updates that fall into them."""
-        config, n_envs = self.config, self.config.n_envs
-        eta = jnp.broadcast_to(learner.eta, n_envs)
+        config, n_envs, game = self.config, self.config.n_envs, compiled(self.game)
 
         def step(carry: Any, now: Any) -> tuple[Any, tuple[Choice, Episodes]]:
-            parameters, target, optimiser, replay, states, running, key = carry
+            parameters, target, optimiser, replay, states, actors, key = carry
             key, choice_key, step_key, update_key = jax.random.split(key, 4)
             before, after = now * n_envs, (now + 1) * n_envs  # agent steps
 
-            observation = jax.vmap(self.game.observe)(states)
-            choice = self.act(parameters, observation, eta, choice_key, self.epsilon(before))
+            observation = jax.vmap(game.observe)(states)
+            choice = self.act(parameters, observation, actors.eta, actors.last, choice_key, self.epsilon(before))
             keys = jax.random.split(step_key, n_envs)
-            states, reward, ended, cut = jax.vmap(self.game.step)(states, choice.executed, keys)
-            learned = jnp.clip(reward, -1.0, 1.0) if config.clip_rewards else reward
-            replay = self.remember(replay, now, Replay(observation, choice.column, learned, ended, cut))
+            states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
+            made = Replay(observation, choice.column, self.learned(reward), ended, cut)
+            replay = jax.tree.map(lambda ring, new: ring.at[now % self.rows].set(new), replay, made)
 
             def update(count: Any, carry: Any) -> Any:
-                parameters, optimiser = carry
-                batch = self.sample(replay, now + 1, jax.random.fold_in(update_key, count))
-                gradient = jax.grad(self.loss)(parameters, target, batch, learner.eta)
-                change, optimiser = self.optimiser.update(gradient, optimiser, parameters)
-                return optax.apply_updates(parameters, change), optimiser
+                key = jax.random.fold_in(update_key, count)
+                return self.update(carry, target, replay, now + 1, learner.eta, key)
 
             due = self.updates(after) - self.updates(before)
             parameters, optimiser = jax.lax.fori_loop(0, due, update, (parameters, optimiser))
-            copy = after // config.target_period > before // config.target_period
-            target = jax.lax.cond(copy, lambda: parameters, lambda: target)
+            target = jax.lax.cond(self.copies(before, after), lambda: parameters, lambda: target)
+            actors, episodes = self.settle(actors._replace(last=choice.executed), choice.lazy, reward, ended | cut)
+            return (parameters, target, optimiser, replay, states, actors, key), (choice, episodes)
 
-            running = running + jnp.stack([reward, jnp.ones(n_envs), 1.0 - choice.lazy], -1)
-            over = ended | cut
-            episodes = Episodes(over, eta, running[:, 0], running[:, 1], running[:, 2])
-            carry = (parameters, target, optimiser, replay, states, running * ~over[:, None], key)
-            return carry, (choice, episodes)
-
-        parameters, target, optimiser, replay, price, states, running, key, iteration = learner
+        parameters, target, optimiser, replay, price, states, actors, key, iteration = learner
         times = iteration * config.rollout + jnp.arange(config.rollout)
-        carry = (parameters, target, optimiser, replay, states, running, key)
+        carry = (parameters, target, optimiser, replay, states, actors, key)
         carry, (choices, episodes) = jax.lax.scan(step, carry, times)
-        parameters, target, optimiser, replay, states, running, key = carry
-        price = self.steer(price, choices, (iteration + 1) * config.rollout * n_envs)
-        return DQNLearner(parameters, target, optimiser, replay, price, states, running, key, iteration + 1), episodes
+        parameters, target, optimiser, replay, states, actors, key = carry
+        counts = jnp.stack([choices.greedy.sum(), (choices.greedy & ~choices.lazy).sum()])
+        price = self.steer(price, counts, (iteration + 1) * config.rollout * n_envs)
+        actors = actors._replace(eta=jnp.full_like(actors.eta, price))
+        return DQNLearner(parameters, target, optimiser, replay, price, states, actors, key, iteration + 1), episodes
+
+    # -- environments on the host ------------------------------------------------------------------------------------
+    #
+    # An iteration is, for every step, a `turn` of every group, then `learn`; at its end, `close`.
+
+    def init_host(self, key: Any, host: Host, parameters: Any = None) -> HostDQNLearner:
+        """A new run; `parameters` to start from, new ones if not given."""
+        config = self.config
+        key, network_key = jax.random.split(key)
+        networks = self._networks(network_key, parameters)
+        price, frame = self._first_price(None), host.shape[:-1] if host.stack > 1 else host.shape
+        made = HostDQNLearner(
+            *networks, self._empty(frame, host.dtype), price, self._actors(price), empty_stack(host, config.n_envs),
+            jnp.zeros(config.n_envs, bool), jnp.zeros(2, jnp.int32), key, jnp.int32(0),
+        )  # fmt: skip
+        return jax.tree.map(jnp.copy, made)  # each array in a place of its own, so that it can be given away
+
+    def turn(self, learner: HostDQNLearner, seen: Seen, begin: Any, slot: Any) -> tuple[HostDQNLearner, Any]:
+        """Notes what came of a group's last choices and makes the next, at step `slot` of the iteration.
+
+        Args:
+            learner: The run.
+            seen: Of the group.
+            begin: Its first environment.
+            slot: From 1; 0 where a run begins.
+
+        Returns:
+            The run, and `[6, M]` the actions to execute with the `Episodes`, in one array for one way to the host.
+        """
+        group = Group(begin, seen.reward.shape[0])
+        now = learner.iteration * self.config.rollout + slot
+        key, choice_key = jax.random.split(learner.key)
+        over = seen.ended | seen.cut
+        actors, stack, lazy = group.part((learner.actors, learner.stack, learner.lazy))
+        actors, episodes = self.settle(actors, lazy, seen.reward, over)
+        observation, stack = pushed(stack, seen.frame, over)
+        epsilon = self.epsilon(now * self.config.n_envs)
+        choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
+        actors = actors._replace(last=choice.executed)
+
+        before, after, ring = (now - 1) % self.rows, now % self.rows, learner.replay
+        replay = Replay(
+            group.put_row(ring.observation, seen.frame, after),
+            group.put_row(ring.column, choice.column, after),
+            group.put_row(ring.reward, self.learned(seen.reward), before),
+            group.put_row(ring.ended, seen.ended, before),
+            group.put_row(ring.cut, seen.cut, before),
+        )
+        told = jnp.stack([choice.executed.astype(jnp.float32), *(x.astype(jnp.float32) for x in episodes)])
+        counts = jnp.stack([choice.greedy.sum(), (choice.greedy & ~choice.lazy).sum()])
+        state = (learner.actors, learner.stack, learner.lazy)
+        actors, stack, lazy = group.put(state, (actors, stack, choice.lazy))
+        return learner._replace(
+            replay=replay, actors=actors, stack=stack, lazy=lazy, greedy=learner.greedy + counts, key=key
+        ), told
+
+    def due(self, iteration: int, slot: int, has_lessons: bool) -> int | None:
+        """Updates after step `slot` of an iteration, from 1; None if neither an update nor a copy is due."""
+        if iteration >= self.config.iterations:
+            return None
+        now = iteration * self.config.rollout + slot
+        before, after = (now - 1) * self.config.n_envs, now * self.config.n_envs
+        due = self.updates(after) - self.updates(before)
+        return due if due or self.copies(before, after) else None
+
+    def learn(self, learner: HostDQNLearner, slot: Any, due: int) -> HostDQNLearner:
+        """`due` updates after all groups' turn at step `slot`, and the target's copy if it is time."""
+        config = self.config
+        now = learner.iteration * config.rollout + slot
+        key, update_key = jax.random.split(learner.key)
+
+        def update(carry: Any, key: Any) -> tuple[Any, None]:
+            return self.update(carry, learner.target, learner.replay, now + 1, learner.eta, key), None
+
+        networks, keys = (learner.parameters, learner.optimiser), jax.random.split(update_key, due)
+        # Unrolled on a CPU, where convolutions in a loop are ten times slower.
+        parameters, optimiser = jax.lax.scan(update, networks, keys, unroll=jax.default_backend() == "cpu")[0]
+        copy = self.copies((now - 1) * config.n_envs, now * config.n_envs)
+        target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), parameters, learner.target)
+        return learner._replace(parameters=parameters, target=target, optimiser=optimiser, key=key)
+
+    def close(self, learner: HostDQNLearner) -> HostDQNLearner:
+        """Ends an iteration: the price is steered."""
+        iteration = learner.iteration + 1
+        price = self.steer(learner.eta, learner.greedy, iteration * self.config.rollout * self.config.n_envs)
+        actors = learner.actors._replace(eta=jnp.full_like(learner.actors.eta, price))
+        return learner._replace(eta=price, actors=actors, greedy=jnp.zeros_like(learner.greedy), iteration=iteration)
+
+    # -- the parts ---------------------------------------------------------------------------------------------------
 
     def epsilon(self, steps: Any) -> Any:
         """Share of random choices after so many agent steps."""
@@ -176,29 +278,58 @@ class DQN:
     def updates(self, steps: Any) -> Any:
         """Updates to have been made after so many agent steps."""
         period, first = self.config.update_period, self.config.min_replay
-        return jnp.maximum(steps, first) // period - first // period
+        return (steps > first) * (steps // period - first // period)
 
-    def act(self, parameters: Any, observation: Any, eta: Any, key: Any, epsilon: Any) -> Choice:
-        """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices."""
+    def copies(self, before: Any, after: Any) -> Any:
+        """Whether the target network is to be copied between so many agent steps and so many."""
+        return after // self.config.target_period > before // self.config.target_period
+
+    def act(self, parameters: Any, observation: Any, eta: Any, last: Any, key: Any, epsilon: Any) -> Choice:
+        """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices after `[N]` actions."""
         q = self.network.apply(parameters, observation, eta)
-        return choose(q, self.default(observation), eta, key, epsilon)
+        return choose(q, self.default(observation, last), eta, key, epsilon)
 
-    def remember(self, replay: Replay, now: Any, step: Replay) -> Replay:
-        """Writes the step of time `now` over the oldest."""
-        return jax.tree.map(lambda ring, new: ring.at[now % self.rows].set(new), replay, step)
+    def settle(self, actors: Actors, lazy: Any, reward: Any, over: Any) -> tuple[Actors, Episodes]:
+        """Adds a step to the episodes under way; those that are over are told, and new ones begin."""
+        running = actors.running + jnp.stack([reward, jnp.ones_like(reward), 1.0 - lazy], -1)
+        episodes = Episodes(over, actors.eta, running[:, 0], running[:, 1], running[:, 2])
+        return Actors(actors.eta, running * ~over[:, None], jnp.where(over, self.game.noop, actors.last)), episodes
+
+    def learned(self, reward: Any) -> Any:
+        """Rewards as they are learned from."""
+        return jnp.clip(reward, -1.0, 1.0) if self.config.clip_rewards else reward
+
+    def update(
+        self, network: tuple[Any, Any], target: Any, replay: Replay, made: Any, eta: Any, key: Any
+    ) -> tuple[Any, Any]:
+        """Parameters and optimiser after a gradient step on remembered steps, of `made` so far."""
+        parameters, optimiser = network
+        batch = self.sample(replay, made, key)
+        gradient = jax.grad(self.loss)(parameters, target, batch, eta)
+        change, optimiser = self.optimiser.update(gradient, optimiser, parameters)
+        return optax.apply_updates(parameters, change), optimiser
 
     def sample(self, replay: Replay, made: Any, key: Any) -> Batch:
         """Draws evenly from all steps remembered but the newest, of `made` so far, at least 2."""
-        low, high = jnp.array([[1], [0]]), jnp.stack([jnp.minimum(made, self.rows), self.config.n_envs])
+        oldest = jnp.minimum(made, self.rows - self.stack + 1)  # whose frames are all still there
+        low, high = jnp.array([[1], [0]]), jnp.stack([oldest, self.config.n_envs])
         age, env = jax.random.randint(key, (2, self.config.batch), low, high[:, None])
         time = made - 1 - age
-        row = time % self.rows
-        column, reward, ended, cut = (ring[row, env] for ring in replay[1:])
+        column, reward, ended, cut = (ring[time % self.rows, env] for ring in replay[1:])
         return Batch(self.seen(replay, time, env), column, reward, ended, self.seen(replay, time + 1, env), ~cut)
 
     def seen(self, replay: Replay, time: Any, env: Any) -> Any:
-        """`[B, ...]` what the environments showed at these times; a stack of frames would be put together here."""
-        return replay.observation[time % self.rows, env]
+        """`[B, ...]` what the environments showed at these times; of frames before an episode began nothing is seen."""
+        if self.stack == 1:
+            return replay.observation[time % self.rows, env]
+        frames, known = [], jnp.ones_like(time, dtype=bool)
+        for back in range(self.stack):
+            row = (time - back) % self.rows
+            if back > 0:
+                known &= (time >= back) & ~(replay.ended[row, env] | replay.cut[row, env])
+            frame = replay.observation[row, env]
+            frames.append(frame * known.reshape(-1, *(1 for _ in frame.shape[1:])))
+        return jnp.stack(frames[::-1], -1)
 
     def loss(self, parameters: Any, target: Any, batch: Batch, eta: Any) -> Any:
         """Mean squared error of the values of what was done, without 1/2."""
@@ -211,19 +342,48 @@ class DQN:
         """`[B]` the targets `y`, by the target network."""
         q, discount = self.network.apply(target, batch.after, eta), self.config.gamma * (1.0 - batch.ended)
         if self.config.structured:
-            return lazy_backup(q, self.default(batch.after), batch.reward, discount, eta)
+            probabilities = self.default(batch.after, batch.column)  # what was executed is what the step teaches
+            return lazy_backup(q, probabilities, batch.reward, discount, eta)
         paid = eta * (batch.column < self.game.n_actions)
         return batch.reward - paid + discount * q.max(-1)
 
-    def steer(self, price: Any, choices: Choice, steps: Any) -> Any:
-        """The price for the next iteration, after so many agent steps, by the `[T, N]` choices of this one."""
+    def steer(self, price: Any, counts: Any, steps: Any) -> Any:
+        """The price for the next iteration, after so many agent steps.
+
+        Args:
+            price: Of this one.
+            counts: `[2]` its choices that were greedy, and those among them to take control.
+            steps: Agent steps so far.
+        """
         config = self.config
         if config.control_budget is None:
             return price
-        share = (choices.greedy & ~choices.lazy).sum() / jnp.maximum(1, choices.greedy.sum())
+        share = counts[1] / jnp.maximum(1, counts[0])
         pace = config.budget_step * config.rollout * config.n_envs / config.target_period
         moved = price * jnp.exp(pace * (share - config.control_budget))
         return jnp.where(steps > config.min_replay, jnp.maximum(SMALLEST_PRICE, moved), price)
+
+    def _networks(self, key: Any, parameters: Any) -> tuple[Any, Any, Any]:
+        """Parameters, target's parameters and optimiser at the start."""
+        first = self.network.init(key) if parameters is None else parameters
+        parameters, target = jax.tree.map(jnp.copy, (first, first))
+        return parameters, target, self.optimiser.init(parameters)
+
+    def _empty(self, shape: tuple[int, ...], dtype: Any) -> Replay:
+        """A replay in which nothing is remembered, for frames of this shape."""
+        size = (self.rows, self.config.n_envs)
+        whole, flag = jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)
+        return Replay(jnp.zeros((*size, *shape), dtype), whole, jnp.zeros(size), flag, jnp.copy(flag))
+
+    def _first_price(self, eta: Any) -> Any:
+        price = self.config.eta if eta is None else eta
+        if self.config.control_budget is not None and eta is None and price == 0.0:
+            price = FIRST_PRICE
+        return jnp.asarray(price, dtype=jnp.float32)
+
+    def _actors(self, price: Any) -> Actors:
+        count = self.config.n_envs
+        return Actors(jnp.full(count, price), jnp.zeros((count, 3)), jnp.full(count, self.game.noop))
 
 
 def warm_start(parameters: Any, from_outputs: int, to_outputs: int, eta: float = 0.0) -> Any:

@@ -28,6 +28,7 @@ class Game(NamedTuple):
         observe: `state -> observation`, an array of `shape`.
         shape: Of an observation.
         n_actions: Of the base game.
+        noop: The action taken to have come before the first of an episode.
     """
 
     init: Callable[[Any], Any]
@@ -35,6 +36,14 @@ class Game(NamedTuple):
     observe: Callable[[Any], Any]
     shape: tuple[int, ...]
     n_actions: int
+    noop: int = 0
+
+
+def compiled(game: Any) -> Game:
+    """The game, if it is one that can be compiled."""
+    if not isinstance(game, Game):
+        raise TypeError(f"{game} steps on the host and cannot be compiled.")
+    return game
 
 
 def minatar(name: str) -> Game:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
@@ -42,26 +43,109 @@ class _DialLayers(eqx.Module):  # type: ignore[misc, unused-ignore]
         self.head = eqx.nn.Linear(hidden[-1] + (_PRICE_WIDTH if len(hidden) == 1 else 0), n_outputs, key=keys[1])
 
     def __call__(self, observation: Any, eta: Any) -> Any:
-        log = jnp.log10(eta + 1e-3)
-        price = jax.nn.relu(self.price(jnp.stack([log, log * log, jnp.ones_like(log)])))
-        x = observation.astype(jnp.float32).ravel()
+        price = jax.nn.relu(self.price(_price_features(eta)))
+        x = _numbers(observation).ravel()
         for layer, (dense, norm) in enumerate(zip(self.dense, self.norms, strict=True)):
             x = jax.nn.relu(norm(dense(jnp.concatenate([x, price]) if layer == 1 else x)))
         return self.head(jnp.concatenate([x, price]) if len(self.dense) == 1 else x)
 
 
-def dial_network(shape: tuple[int, ...], n_outputs: int, hidden: tuple[int, ...]) -> Network:
-    """An MLP with layer norm before each ReLU; the price joins after the first layer."""
-    template = eqx.filter_eval_shape(_DialLayers, prod(shape), n_outputs, hidden, jax.random.key(0))
+class _PixelLayers(eqx.Module):  # type: ignore[misc, unused-ignore]
+    price: eqx.nn.Linear
+    kernels: list[Any]
+    norms: list[eqx.nn.LayerNorm]
+    dense: eqx.nn.Linear
+    dense_norm: eqx.nn.LayerNorm
+    head: eqx.nn.Linear
+
+    def __init__(self, shape: tuple[int, ...], n_outputs: int, key: Any) -> None:
+        keys = jax.random.split(key, len(_NATURE) + 3)
+        height, width, before = shape
+        self.kernels, self.norms = [], []
+        for (channels, size, stride), k in zip(_NATURE, keys[3:], strict=True):
+            self.kernels.append(jax.nn.initializers.he_normal()(k, (size, size, before, channels)))
+            self.norms.append(eqx.nn.LayerNorm(channels))
+            height, width, before = (height - size) // stride + 1, (width - size) // stride + 1, channels
+        self.price = eqx.nn.Linear(3, 2 * _PRICE_WIDTH, key=keys[0])
+        self.dense = eqx.nn.Linear(height * width * before + 2 * _PRICE_WIDTH, 512, key=keys[1])
+        self.dense_norm = eqx.nn.LayerNorm(512)
+        self.head = eqx.nn.Linear(512, n_outputs, key=keys[2])
+
+    def __call__(self, observations: Any, eta: Any) -> Any:
+        # Half precision but for the head, on devices that are made for it.
+        kind = jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
+        price = jax.nn.relu(jax.vmap(self.price)(_price_features(eta)))
+        x = _numbers(observations, kind)
+        for kernel, norm, (_, _, stride) in zip(self.kernels, self.norms, _NATURE, strict=True):
+            x = _convolved(x, kernel.astype(kind), stride, "VALID")
+            x = jax.nn.relu(_normed(norm, x))
+        x = jnp.concatenate([x.reshape(x.shape[0], -1), price.astype(kind)], -1)
+        x = x @ self.dense.weight.T.astype(kind) + self.dense.bias.astype(kind)
+        return jax.vmap(self.head)(jax.nn.relu(_normed(self.dense_norm, x)).astype(jnp.float32))
+
+
+def _numbers(observations: Any, kind: Any = jnp.float32) -> Any:
+    """What a network computes with; pixels, that is `uint8`, are divided by 255."""
+    return observations.astype(kind) / (255.0 if observations.dtype == jnp.uint8 else 1.0)
+
+
+def _price_features(eta: Any) -> Any:
+    """`[..., 3]` of prices `[...]`: what the network sees of them."""
+    log = jnp.log10(eta + 1e-3)
+    return jnp.stack([log, log * log, jnp.ones_like(log)], -1)
+
+
+def _normed(norm: eqx.nn.LayerNorm, x: Any) -> Any:
+    """Layer norm over the last axis, in single precision."""
+    single = x.astype(jnp.float32)
+    mean = single.mean(-1, keepdims=True)
+    spread = jnp.square(single - mean).mean(-1, keepdims=True)
+    return ((single - mean) * jax.lax.rsqrt(spread + norm.eps) * norm.weight + norm.bias).astype(x.dtype)
+
+
+def _convolved(x: Any, kernel: Any, stride: int, padding: str) -> Any:
+    order = ("NHWC", "HWIO", "NHWC")
+    return jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding, dimension_numbers=order)
+
+
+def dial_network(shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: tuple[int, ...]) -> Network:
+    """A network that sees the price, with layer norm before each ReLU.
+
+    An MLP in which the price joins after the first layer; or Nature's convolutions, a dense layer of 512 that the price
+    joins, and values in single precision.
+
+    Args:
+        shape: Of an observation.
+        n_outputs: A, or A + 1.
+        kind: `nature` or `mlp`; if not given, `nature` for images large enough, else `mlp`.
+        hidden: Widths of an `mlp`.
+    """
+    kind = _kind(shape, kind)
+    make: Callable[[Any], Any]
+    if kind == "nature":
+        make = functools.partial(_PixelLayers, shape, n_outputs)
+    else:
+        make = functools.partial(_DialLayers, prod(shape), n_outputs, hidden)
+    template = eqx.filter_eval_shape(make, jax.random.key(0))
     static = eqx.partition(template, lambda leaf: hasattr(leaf, "shape"))[1]
 
     def init(key: Any) -> Any:
-        return eqx.partition(_DialLayers(prod(shape), n_outputs, hidden, key), eqx.is_array)[0]
+        return eqx.partition(make(key), eqx.is_array)[0]
 
     def apply(parameters: Any, observations: Any, eta: Any) -> Any:
-        return jax.vmap(eqx.combine(parameters, static))(observations, eta)
+        layers = eqx.combine(parameters, static)
+        return (layers if kind == "nature" else jax.vmap(layers))(observations, eta)
 
     return Network(init, apply)
+
+
+def _kind(shape: tuple[int, ...], kind: str | None) -> str:
+    """The kind of network, chosen by what is seen if none is given."""
+    is_image = len(shape) == 3 and min(shape[:2]) >= _SMALLEST_IMAGE
+    kind = kind or ("nature" if is_image else "mlp")
+    if (kind == "nature" and not is_image) or (kind == "minatar" and len(shape) != 3):
+        raise ValueError(f"observations are of shape {shape}, expected images (height, width, channels) for {kind!r}.")
+    return kind
 
 
 class Layer(NamedTuple):
@@ -83,10 +167,7 @@ def q_network(shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: 
         kind: `nature` or `minatar`, Dopamine's; `mlp`; if not given, `nature` for images large enough, else `mlp`.
         hidden: Widths of an `mlp`.
     """
-    is_image = len(shape) == 3 and min(shape[:2]) >= _SMALLEST_IMAGE
-    kind = kind or ("nature" if is_image else "mlp")
-    if kind != "mlp" and len(shape) != 3:
-        raise ValueError(f"observations are of shape {shape}, expected (height, width, channels) for {kind!r}.")
+    kind = _kind(shape, kind)
     convolutions: tuple[tuple[int, int, int], ...] = {"nature": _NATURE, "minatar": _MINATAR, "mlp": ()}[kind]
     widths = {"nature": (512,), "minatar": (), "mlp": hidden}[kind]
 
@@ -104,10 +185,9 @@ def q_network(shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: 
         return tuple(Layer(draw(k, kernel), jnp.zeros(kernel[-1])) for k, kernel in zip(keys, kernels, strict=True))
 
     def apply(parameters: Any, observations: Any, eta: Any) -> Any:
-        x = observations.astype(jnp.float32) / (255.0 if observations.dtype == jnp.uint8 else 1.0)
+        x = _numbers(observations)
         for (kernel, bias), (_, _, stride) in zip(parameters, convolutions, strict=False):
-            strides, order = (stride, stride), ("NHWC", "HWIO", "NHWC")
-            x = jax.nn.relu(jax.lax.conv_general_dilated(x, kernel, strides, "SAME", dimension_numbers=order) + bias)
+            x = jax.nn.relu(_convolved(x, kernel, stride, "SAME") + bias)
         x = x.reshape(x.shape[0], -1)
         *inner, head = parameters[len(convolutions) :]
         for kernel, bias in inner:

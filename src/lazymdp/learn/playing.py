@@ -5,14 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp.learn.choices import Choice
+from lazymdp.learn.device_defaults import greedy, softmax
 from lazymdp.learn.dial import Dial
+from lazymdp.learn.dqn import DQN
+from lazymdp.learn.games import Game, compiled
+from lazymdp.learn.groups import empty_stack, pushed
+from lazymdp.learn.hosts import Host, Seen
 
 CHUNK = 100
 """Steps between two looks at whether all episodes are over."""
@@ -59,48 +65,49 @@ class Budget:
     score: float
 
 
-class DialAgent:
+class Agent:
     """A trained network, and what can be asked of it.
 
     Args:
-        dial: The learner it was trained by.
+        learner: What it was trained by.
         parameters: Of its network.
     """
 
-    def __init__(self, dial: Dial, parameters: Any) -> None:
-        self.dial, self.parameters = dial, parameters
-        self._values = jax.jit(dial.network.apply)
-        self._start = jax.jit(jax.vmap(dial.game.init))
-        self._play = jax.jit(functools.partial(play, dial))
+    def __init__(self, learner: Dial | DQN, parameters: Any) -> None:
+        self.learner, self.parameters = learner, parameters
+        self._values = jax.jit(learner.network.apply)
+        self._look = jax.jit(functools.partial(look, learner))
+        if isinstance(learner.game, Game):
+            self._start = jax.jit(jax.vmap(learner.game.init))
+            self._play = jax.jit(functools.partial(play, learner))
 
-    def q(self, observations: ArrayLike, eta: ArrayLike) -> NDArray[np.float32]:
-        """`[N, A]` values of taking control in `[N, ...]` observations at price `eta` (a number or `[N]`)."""
-        seen = jnp.asarray(observations)
-        prices = jnp.broadcast_to(jnp.asarray(eta, dtype=jnp.float32), seen.shape[:1])
-        return np.asarray(self._values(self.parameters, seen, prices))[:, : self.dial.game.n_actions]
+    def q(self, observations: ArrayLike, eta: ArrayLike = 0.0) -> NDArray[np.float32]:
+        """`[N, A]` values of taking control in `[N, ...]` observations at price `eta` (a number or `[N]`).
 
-    def lazy_gap(self, observations: ArrayLike, eta: ArrayLike) -> NDArray[np.float32]:
-        """`[N]` best value minus the default's mean value."""
-        values = self.q(observations, eta)
-        return values.max(-1) - (values * np.asarray(self.dial.default(jnp.asarray(observations)))).sum(-1)
-
-    def critical_eta(self, observations: ArrayLike, *, points: int = 129) -> NDArray[np.float64]:
-        """`[N]` the largest price at which the agent takes control; 0 where it never does.
-
-        Read off `points` prices over the range trained on, with a straight line between the last two.
+        A network of DQN knows one price only and does not look at `eta`.
         """
-        prices = self._prices(points)
-        excess = np.array([self.lazy_gap(observations, price) - price for price in prices])  # [P, N]
-        critical = np.zeros(excess.shape[1])
-        for place, column in enumerate(excess.T):
-            above = np.flatnonzero(column > 0.0)
-            if above.size:
-                last = above[-1]
-                critical[place] = prices[last]
-                if last + 1 < points:
-                    rise = column[last] / (column[last] - column[last + 1])
-                    critical[place] += rise * (prices[last + 1] - prices[last])
-        return critical
+        return self._outputs(observations, eta)[:, : self.learner.game.n_actions]
+
+    def lazy_gap(
+        self, observations: ArrayLike, eta: ArrayLike = 0.0, last_actions: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """`[N]` best value minus the default's mean value; `last_actions` for a default that looks at them."""
+        values, n_actions = self._outputs(observations, eta), self.learner.game.n_actions
+        best = values[:, :n_actions].max(-1)
+        if not self.learner.config.structured:
+            return best - (values[:, n_actions] - np.asarray(eta, dtype=np.float32))
+        last = np.full(len(best), self.learner.game.noop) if last_actions is None else last_actions
+        default = self.learner.default(jnp.asarray(observations), jnp.asarray(last))
+        return best - (values * np.asarray(default)).sum(-1)
+
+    def as_default(self, *, epsilon: float = 0.0, temperature: float | None = None) -> AgentDefault:
+        """Its actions as a default policy of others, for `lz.LazyAction`: at price 0, always in control.
+
+        Args:
+            epsilon: Share of random actions.
+            temperature: Of a softmax over the values in place of the best action.
+        """
+        return AgentDefault(self, epsilon, temperature)
 
     def frontier(
         self,
@@ -120,27 +127,116 @@ class DialAgent:
             seed: Of the evaluation; the same episodes' worth of chance at every price.
             epsilon: Share of random choices.
             max_steps: Steps after which an episode counts as it is.
-            progress: Called with steps made and `max_steps`.
+            progress: Called with what is done and how much there is.
         """
         prices = np.asarray(etas, dtype=float)
         if prices.ndim != 1 or not prices.size or not (prices >= 0.0).all():
             raise ValueError(f"etas are {etas}, expected a list of prices of at least 0.")
         if episodes < 1 or max_steps < 1:
             raise ValueError(f"episodes is {episodes} and max_steps {max_steps}, expected at least 1.")
+        if isinstance(self.learner.game, Game):
+            totals = self._played(prices, episodes, seed, epsilon, max_steps, progress)
+        else:
+            host = self.learner.game.like(episodes)
+            try:
+                parts = []
+                for place, price in enumerate(prices):
+                    parts.append(self._played_on(host, price, episodes, seed, epsilon, max_steps))
+                    if progress is not None:
+                        progress(place + 1, prices.size)
+            finally:
+                host.close()
+            totals = np.concatenate(parts)
+        score, steps, controls = totals.astype(float).T.reshape(3, prices.size, episodes)
+        return Played(prices, score, steps, controls)
+
+    def _outputs(self, observations: ArrayLike, eta: ArrayLike) -> NDArray[np.float32]:
+        seen = jnp.asarray(observations)
+        prices = jnp.broadcast_to(jnp.asarray(eta, dtype=jnp.float32), seen.shape[:1])
+        return np.asarray(self._values(self.parameters, seen, prices))
+
+    def _played(
+        self, prices: NDArray[np.float64], episodes: int, seed: int, epsilon: float, max_steps: int, progress: Any
+    ) -> NDArray[Any]:
+        """`[E * N, 3]` of a compiled game: all prices side by side."""
         eta = jnp.repeat(jnp.asarray(prices, dtype=jnp.float32), episodes)
         key = jax.random.key(seed)
         starts = jax.random.split(key, episodes)
         states = self._start(jnp.tile(starts, prices.size))
-        totals, alive = jnp.zeros((eta.size, 3)), jnp.ones(eta.size, dtype=bool)
+        playing = Playing(states, jnp.full(eta.size, self.learner.game.noop), jnp.zeros((eta.size, 3)), eta >= 0.0)
         for done in range(0, max_steps, CHUNK):
             key, chunk_key = jax.random.split(key)
-            states, totals, alive = self._play(self.parameters, states, totals, alive, eta, chunk_key, epsilon)
+            playing = self._play(self.parameters, playing, eta, chunk_key, epsilon)
             if progress is not None:
                 progress(min(done + CHUNK, max_steps), max_steps)
-            if not bool(alive.any()):
+            if not bool(playing.alive.any()):
                 break
-        score, steps, controls = np.asarray(totals, dtype=float).T.reshape(3, prices.size, episodes)
-        return Played(prices, score, steps, controls)
+        return np.asarray(playing.totals)
+
+    def _played_on(
+        self, host: Host, price: float, episodes: int, seed: int, epsilon: float, max_steps: int
+    ) -> NDArray[Any]:
+        """`[N, 3]` of environments on the host, at one price."""
+        totals, alive, lazy = np.zeros((episodes, 3)), np.ones(episodes, dtype=bool), np.zeros(episodes, dtype=bool)
+        stacks = [empty_stack(host, part.stop - part.start) for part in host.groups]
+        last = [jnp.full(part.stop - part.start, host.noop) for part in host.groups]
+        key = jax.random.key(seed)
+        host.start(seed)
+        for step in range(max_steps + 1):
+            for group, part in enumerate(host.groups):
+                seen = host.receive(group)
+                if step > 0:
+                    made = np.stack([seen.reward, np.ones_like(seen.reward), ~lazy[part]], axis=-1)
+                    totals[part] += alive[part, None] * made
+                    alive[part] &= ~(seen.ended | seen.cut)
+                place = jax.random.fold_in(key, step * len(host.groups) + group)
+                eta = jnp.full(part.stop - part.start, price, dtype=jnp.float32)
+                stacks[group], choice = self._look(
+                    self.parameters, stacks[group], last[group], seen, eta, place, epsilon
+                )
+                last[group], lazy[part] = choice.executed, np.asarray(choice.lazy)
+                host.send(group, np.asarray(choice.executed, dtype=np.int64))
+            if not alive.any():
+                break
+        return totals
+
+
+class DQNAgent(Agent):
+    """A trained network of DQN, for one price.
+
+    Args:
+        learner: What it was trained by.
+        parameters: Of its network.
+        eta: The price, as it was in the end.
+    """
+
+    def __init__(self, learner: DQN, parameters: Any, eta: float) -> None:
+        super().__init__(learner, parameters)
+        self.eta = eta
+
+
+class DialAgent(Agent):
+    """A trained network that knows every price."""
+
+    learner: Dial
+
+    def critical_eta(self, observations: ArrayLike, *, points: int = 129) -> NDArray[np.float64]:
+        """`[N]` the largest price at which the agent takes control; 0 where it never does.
+
+        Read off `points` prices over the range trained on, with a straight line between the last two.
+        """
+        prices = self._prices(points)
+        excess = np.array([self.lazy_gap(observations, price) - price for price in prices])  # [P, N]
+        critical = np.zeros(excess.shape[1])
+        for place, column in enumerate(excess.T):
+            above = np.flatnonzero(column > 0.0)
+            if above.size:
+                last = above[-1]
+                critical[place] = prices[last]
+                if last + 1 < points:
+                    rise = column[last] / (column[last] - column[last + 1])
+                    critical[place] += rise * (prices[last + 1] - prices[last])
+        return critical
 
     def for_budget(self, control_frequency: float, *, points: int = 17, episodes: int = 100, seed: int = 0) -> Budget:
         """The smallest price at which the agent takes control in at most that share of steps.
@@ -167,39 +263,83 @@ class DialAgent:
 
     def _prices(self, points: int) -> NDArray[np.float64]:
         """0, then prices over the range trained on, even in their logarithm."""
-        config = self.dial.config
+        config = self.learner.config
         return np.append(0.0, np.geomspace(config.eta_low, config.eta_high, points - 1))
 
 
-def play(
-    dial: Dial, parameters: Any, states: Any, totals: Any, alive: Any, eta: Any, key: Any, epsilon: Any
-) -> tuple[Any, Any, Any]:
-    """Some steps of evaluation.
+class Playing(NamedTuple):
+    """Episodes of evaluation under way, `[N]` each."""
+
+    states: Any  # of the games
+    last: Any  # actions executed last
+    totals: Any  # [N, 3] return, steps and controls of each first episode so far
+    alive: Any  # whether it still goes on
+
+
+def play(learner: Dial | DQN, parameters: Any, playing: Playing, eta: Any, key: Any, epsilon: Any) -> Playing:
+    """Some steps of evaluation in a compiled game.
 
     Args:
-        dial: The learner.
+        learner: The learner.
         parameters: Of its network.
-        states: `[N]` of the games.
-        totals: `[N, 3]` return, steps and controls of each first episode so far.
-        alive: `[N]` bool, whether it still goes on.
+        playing: The episodes.
         eta: `[N]` prices.
         key: Random key.
         epsilon: Share of random choices.
+    """
+    game = compiled(learner.game)
 
-    Returns:
-        States, totals and alive afterwards.
+    def step(playing: Playing, key: Any) -> tuple[Playing, None]:
+        states, last, totals, alive = playing
+        choice_key, step_key = jax.random.split(key)
+        observation = jax.vmap(game.observe)(states)
+        choice = learner.act(parameters, observation, eta, last, choice_key, epsilon)
+        keys = jax.random.split(step_key, eta.size)
+        states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
+        over = ended | cut
+        made = jnp.stack([reward, jnp.ones(eta.size), 1.0 - choice.lazy], -1)
+        last = jnp.where(over, game.noop, choice.executed)
+        return Playing(states, last, totals + alive[:, None] * made, alive & ~over), None
+
+    return jax.lax.scan(step, playing, jax.random.split(key, CHUNK))[0]
+
+
+def look(
+    learner: Dial | DQN, parameters: Any, stack: Any, last: Any, seen: Seen, eta: Any, key: Any, epsilon: Any
+) -> tuple[Any, Choice]:
+    """A choice of evaluation for a group of environments on the host, and its stack of frames with the newest."""
+    over = seen.ended | seen.cut
+    observation, stack = pushed(stack, seen.frame, over)
+    last = jnp.where(over, learner.game.noop, last)
+    return stack, learner.act(parameters, observation, eta, last, key, epsilon)
+
+
+class AgentDefault:
+    """A trained agent as a `DefaultPolicy`.
+
+    Observations may be as the agent saw them, states by their number, or images with the channels first.
     """
 
-    def step(carry: Any, key: Any) -> tuple[Any, None]:
-        states, totals, alive = carry
-        choice_key, step_key = jax.random.split(key)
-        choice = dial.act(parameters, jax.vmap(dial.game.observe)(states), eta, choice_key, epsilon)
-        keys = jax.random.split(step_key, eta.size)
-        states, reward, ended, cut = jax.vmap(dial.game.step)(states, choice.executed, keys)
-        made = jnp.stack([reward, jnp.ones(eta.size), 1.0 - choice.lazy], -1)
-        return (states, totals + alive[:, None] * made, alive & ~(ended | cut)), None
+    def __init__(self, agent: Agent, epsilon: float, temperature: float | None) -> None:
+        values = agent.q
+        self._shape, self._first = agent.learner.game.shape, getattr(agent.learner.game, "first_action", 0)
+        self._default = greedy(values, epsilon) if temperature is None else softmax(values, temperature)
 
-    return jax.lax.scan(step, (states, totals, alive), jax.random.split(key, CHUNK))[0]
+    def sample(self, observations: Any, rng: np.random.Generator, last_actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`[B]` actions."""
+        below = self.probabilities(observations, last_actions).cumsum(axis=1)
+        return (rng.random(len(below))[:, None] >= below[:, :-1]).sum(axis=1) + self._first
+
+    def probabilities(self, observations: Any, last_actions: NDArray[np.int64]) -> NDArray[np.float64]:
+        """`[B, A]`."""
+        seen = np.asarray(observations)
+        if seen.ndim == 1 and len(self._shape) == 1:
+            seen = np.eye(self._shape[0], dtype=np.float32)[seen]
+        if seen.shape[1:] == (self._shape[-1], *self._shape[:-1]) and len(self._shape) == 3:
+            seen = np.moveaxis(seen, 1, -1)
+        if seen.shape[1:] != self._shape:
+            raise ValueError(f"observations are of shape {seen.shape[1:]}, the agent was trained on {self._shape}.")
+        return np.asarray(self._default(jnp.asarray(seen), last_actions), dtype=np.float64)
 
 
 def _first_within(frequency: NDArray[np.float64], wanted: float) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.learn.dial import Dial, Learner
-from lazymdp.learn.playing import CHUNK, play
+from lazymdp.learn.games import compiled
+from lazymdp.learn.playing import CHUNK, Playing, play
 
 
 class Summary(NamedTuple):
@@ -36,7 +37,7 @@ class Population:
         self.dial, self.chunk = dial, chunk
         self.init = jax.jit(jax.vmap(dial.init))
         self.advance = jax.jit(self._advance, donate_argnums=0)
-        self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, 0, 0, 0, None)))
+        self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, 0, None)))
 
     def start(self, seeds: Sequence[int], prices: Sequence[tuple[float, float, float]]) -> Learner:
         """Every seed with every range of prices: `len(prices) * len(seeds)` runs, seeds fastest."""
@@ -63,16 +64,17 @@ class Population:
         eta = jnp.asarray(np.repeat(prices, episodes, axis=1))
         key, start_key = jax.random.split(jax.random.key(seed))
         keys = jax.random.split(start_key, eta.shape)
-        states = jax.jit(jax.vmap(jax.vmap(self.dial.game.init)))(keys)
-        totals, alive = jnp.zeros((*eta.shape, 3)), jnp.ones(eta.shape, dtype=bool)
+        game = compiled(self.dial.game)
+        states = jax.jit(jax.vmap(jax.vmap(game.init)))(keys)
+        playing = Playing(states, jnp.full(eta.shape, game.noop), jnp.zeros((*eta.shape, 3)), eta >= 0.0)
         for _ in range(0, max_steps, CHUNK):
             key, chunk_key = jax.random.split(key)
             chunk_keys = jax.random.split(chunk_key, n_runs)
-            states, totals, alive = self._play(learners.parameters, states, totals, alive, eta, chunk_keys, 0.0)
-            if not bool(alive.any()):
+            playing = self._play(learners.parameters, playing, eta, chunk_keys, 0.0)
+            if not bool(playing.alive.any()):
                 break
         score, steps, controls = np.moveaxis(
-            np.asarray(totals, dtype=float).reshape(n_runs, n_etas, episodes, 3), -1, 0
+            np.asarray(playing.totals, dtype=float).reshape(n_runs, n_etas, episodes, 3), -1, 0
         )
         return np.stack([score.mean(-1), steps.mean(-1), controls.sum(-1) / steps.sum(-1)], axis=-1)
 

@@ -43,27 +43,26 @@ class DialConfig:
     """Share of random choices after exploration has fallen from 1, linearly ..."""
     exploration: float = 0.1
     """... over this share of the steps."""
+    clip_rewards: bool = False
+    """Learn from rewards clipped to [-1, 1]; scores are never clipped."""
+    network: Literal["nature", "mlp"] | None = None
+    """If not given, `nature` (convolutions) for images of at least 36 x 36, else `mlp`."""
     hidden: tuple[int, ...] = (256, 128)
-    """Widths of the layers."""
+    """Widths of the layers of an `mlp`."""
+
+    @classmethod
+    def atari(cls, **changed: Any) -> DialConfig:
+        """Settings for Atari; others as arguments."""
+        settings: dict[str, Any] = dict(
+            steps=12_500_000, n_envs=512, learning_rate=2.5e-4, final_learning_rate=0.0, final_epsilon=0.001,
+            clip_rewards=True,
+        )  # fmt: skip
+        return cls(**(settings | changed))
 
     @property
     def iterations(self) -> int:
         """Rollouts in all."""
         return max(1, self.steps // (self.n_envs * self.rollout))
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """What is trained on what."""
-
-    env: str
-    """`minatar/GAME`, or the id of a Gymnasium environment that carries `P` (its states become one-hot vectors)."""
-    default: str = "uniform"
-    """What acts when the agent is lazy: `uniform`, or the number of an action."""
-    seed: int = 0
-    """Of everything random."""
-    settings: DialConfig = field(default_factory=DialConfig)
-    """Of the learner."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class DQNConfig:
     steps: int = 50_000_000
     """Agent steps in all, over all environments."""
     eta: float = 0.0
-    """Price of a step of control; where there is a budget, the price to start from."""
+    """Price of a step of control; where there is a budget, the price to start from, 0.01 if this is 0."""
     structured: bool = False
     """A + 1 outputs, the paper's form; True: A outputs with the lazy value derived."""
     n_envs: int = 1
@@ -106,10 +105,17 @@ class DQNConfig:
     """`nature` and `minatar` are Dopamine's; if not given, `nature` for images of at least 36 x 36, else `mlp`."""
     hidden: tuple[int, ...] = (256, 128)
     """Widths of the layers of an `mlp`."""
+    warm_start: str | None = None
+    """A run of DQN whose network to start from: the paper's warm-restart baseline."""
     control_budget: float | None = None
     """Share of steps in control that the price is steered to; if not given, the price stays."""
     budget_step: float = 0.05
     """How fast: what the price's logarithm gains in `target_period` steps, per unit of control above the budget."""
+
+    @classmethod
+    def atari(cls, **changed: Any) -> DQNConfig:
+        """Dopamine's settings for Atari, with environments side by side for speed; others as arguments."""
+        return cls(**(dict(n_envs=128, rollout=64) | changed))
 
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
@@ -126,8 +132,44 @@ class DQNConfig:
         return max(1, self.steps // (self.n_envs * self.rollout))
 
 
-def check_settings(settings: DialConfig) -> None:
+@dataclass(frozen=True)
+class TrainConfig:
+    """What is trained on what."""
+
+    env: str
+    """`minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions."""
+    default: str = "uniform"
+    """What acts when the agent is lazy: `uniform`, `noop`, `repeat`, the number of an action, the folder of a run of
+    ours (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or a model saved by Stable-Baselines3."""
+    seed: int = 0
+    """Of everything random."""
+    settings: DialConfig | DQNConfig = field(default_factory=DialConfig)
+    """Of the learner: their kind says which."""
+
+
+def for_env(env: str, learner: str = "dial") -> DialConfig | DQNConfig:
+    """The settings a learner starts from in an environment."""
+    family = env.partition("/")[0]
+    if learner == "dial":
+        return DialConfig.atari() if family == "ALE" else DialConfig()
+    if learner == "dqn":
+        if family == "ALE":
+            return DQNConfig.atari()
+        if family == "minatar":
+            return DQNConfig.minatar(n_envs=16, rollout=64)
+        return DQNConfig.minatar(n_envs=16, rollout=64, network=None, clip_rewards=False)
+    raise ValueError(f"there is no learner {learner!r}: dial or dqn.")
+
+
+def check_settings(settings: DialConfig | DQNConfig) -> None:
     """Refuses settings that cannot be meant, before anything is compiled."""
+    if isinstance(settings, DQNConfig):
+        _check_dqn(settings)
+    else:
+        _check_dial(settings)
+
+
+def _check_dial(settings: DialConfig) -> None:
     for name in ("steps", "n_envs", "rollout", "epochs", "minibatches"):
         if getattr(settings, name) < 1:
             raise ValueError(f"{name} is {getattr(settings, name)}, expected at least 1.")
@@ -145,8 +187,7 @@ def check_settings(settings: DialConfig) -> None:
         raise ValueError(f"{settings.minibatches} minibatches of {settings.rollout * settings.n_envs} steps: too many.")
 
 
-def check_dqn_settings(settings: DQNConfig) -> None:
-    """Refuses settings that cannot be meant, before anything is compiled."""
+def _check_dqn(settings: DQNConfig) -> None:
     counts = ("steps", "n_envs", "rollout", "batch", "update_period", "target_period", "epsilon_decay")
     for name in counts:
         if getattr(settings, name) < 1:
@@ -170,8 +211,5 @@ def check_dqn_settings(settings: DQNConfig) -> None:
     if settings.control_budget is not None:
         if not 0.0 <= settings.control_budget <= 1.0:
             raise ValueError(f"control_budget is {settings.control_budget}, expected a share between 0 and 1.")
-        if settings.eta == 0.0 or settings.budget_step <= 0.0:
-            raise ValueError(
-                f"eta is {settings.eta} and budget_step {settings.budget_step}, expected both above 0 with a budget: "
-                "the price is steered by factors."
-            )
+        if settings.budget_step <= 0.0:
+            raise ValueError(f"budget_step is {settings.budget_step}, expected a number above 0.")

@@ -1,27 +1,37 @@
 """Training a deep agent, as a run that can be put down and picked up again.
 
 Everything a run is, environments and random numbers included, is arrays: a run that goes on from `arrays` makes the
-same steps as one that was never interrupted, bit for bit on a CPU. No files are written here;
-`lazymdp.checkpoints` does that.
+same steps as one that was never interrupted, bit for bit on a CPU. The exception is Atari, whose emulators cannot be
+put down: there new episodes begin. No files are written here; `lazymdp.checkpoints` does that.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp.learn.dial import Dial, uniform
+from lazymdp import defaults
+from lazymdp.learn import device_defaults
+from lazymdp.learn.atari import AtariHost
+from lazymdp.learn.device_defaults import Default
+from lazymdp.learn.dial import Dial
+from lazymdp.learn.dqn import DQN, warm_start
+from lazymdp.learn.driving import Arrays, Compiled, Hosted, filled_parameters, recalled, remembered
 from lazymdp.learn.games import Game, from_mdp, minatar
-from lazymdp.learn.playing import DialAgent
-from lazymdp.learn.settings import TrainConfig, check_settings
+from lazymdp.learn.hosts import GymnasiumHost, Host
+from lazymdp.learn.playing import Agent, DialAgent, DQNAgent
+from lazymdp.learn.saved import CONFIG, Memory, read_checkpoint, read_config
+from lazymdp.learn.settings import DQNConfig, TrainConfig, check_settings
 from lazymdp.mdp import MDP
 
 REPORTED = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -34,11 +44,11 @@ class Diverged(RuntimeError):
 
 @dataclass(frozen=True)
 class Metrics:
-    """Episodes that ended since the report before, under the nearest of the prices `REPORTED`.
+    """Episodes that ended since the report before; of the dial, under the nearest of the prices `REPORTED`.
 
     Attributes:
         step: Agent steps so far.
-        eta: The price.
+        eta: The price; of DQN, the mean over these episodes.
         episodes: How many ended.
         score: Mean return, price excluded.
         length: Mean number of steps.
@@ -53,27 +63,76 @@ class Metrics:
     control: float
 
 
-def make_game(env: str) -> Game:
-    """The compiled game of that name."""
+def make_game(env: str, n_envs: int) -> Game | Host:
+    """The environment of that name: compiled where that can be, else `n_envs` copies on the host."""
     family, _, name = env.partition("/")
     if family == "minatar":
         return minatar(name)
+    if family == "ALE":
+        return AtariHost(env, n_envs)
     try:
         made = gym.make(env)
     except gym.error.Error as error:
         raise ValueError(f"there is no environment {env!r}: {error}") from error
+    if getattr(made.unwrapped, "P", None) is None:
+        return GymnasiumHost(env, n_envs)
     limit = None if made.spec is None else made.spec.max_episode_steps
     return from_mdp(MDP.from_gymnasium(made, 0.99), limit)
 
 
-def make_default(name: str, n_actions: int) -> Callable[[Any], Any]:
-    """`uniform`, or always one action, given by its number."""
-    if name == "uniform":
-        return uniform(n_actions)
-    if not name.isdecimal() or int(name) >= n_actions:
-        raise ValueError(f"the default policy {name!r} is neither uniform nor an action, 0 to {n_actions - 1}.")
-    row = jnp.eye(n_actions)[int(name)]
-    return lambda observations: jnp.broadcast_to(row, (observations.shape[0], n_actions))
+def make_default(form: Any, game: Game | Host) -> Default:
+    """A default policy as the learners ask it.
+
+    Args:
+        form: `uniform`, `noop`, `repeat`, the number of an action; the folder of a run of ours, whose network acts
+            greedily (`RUN`), with random actions among its own (`RUN:epsilon=0.1`) or by a softmax of its values
+            (`RUN:softmax=0.5`, the temperature); or any form that `lazymdp.defaults` knows. A callable or an object is
+            asked on the host, and has to tell probabilities.
+        game: What it acts in.
+    """
+    n_actions = game.n_actions
+    if isinstance(form, str):
+        if form == "uniform":
+            return device_defaults.uniform(n_actions)
+        if form == "repeat":
+            return device_defaults.repeat(n_actions)
+        if form == "noop" or (form.isdecimal() and int(form) < n_actions):
+            return device_defaults.fixed(game.noop if form == "noop" else int(form), n_actions)
+        folder, _, manner = form.partition(":")
+        if (Path(folder) / CONFIG).is_file():
+            return _network_default(Path(folder), manner, game)
+        if not Path(form).is_file():
+            raise ValueError(
+                f"the default policy {form!r} is neither uniform, noop, repeat, nor an action, 0 to {n_actions - 1}, "
+                "nor the folder of a run, nor a file."
+            )
+    if isinstance(form, np.ndarray | list | tuple):
+        rows = np.asarray(form, dtype=float)
+        if rows.shape != (*game.shape, n_actions):
+            raise ValueError(f"the default policy has shape {rows.shape}, expected {(*game.shape, n_actions)}.")
+        return device_defaults.table(rows)
+    first = getattr(game, "first_action", 0)
+    actions, seen = spaces.Discrete(n_actions, start=first), spaces.Box(-np.inf, np.inf, game.shape)
+    policy = defaults.make_default(form, actions, seen, game.noop + first, batched=True)
+    return device_defaults.called_back(policy, n_actions, first)
+
+
+def check(config: TrainConfig) -> None:
+    """Refuses what cannot be trained, before anything is written."""
+    learner = _learner(config, None)
+    if isinstance(config.settings, DQNConfig) and config.settings.warm_start:
+        _warm_parameters(config.settings, learner)
+
+
+def load(folder: str | Path, which: str = "last") -> Agent:
+    """The agent of a run on disk, at its `last` or `best` checkpoint."""
+    folder = Path(folder)
+    config, checkpoint = read_config(folder), read_checkpoint(folder, which)
+    if checkpoint is None:
+        raise FileNotFoundError(f"{folder} has no {which} checkpoint yet.")
+    learner = _learner(config, None)
+    parameters = filled_parameters(jax.eval_shape(learner.network.init, jax.random.key(0)), checkpoint.arrays)
+    return _agent(learner, parameters, checkpoint.arrays.get(".eta"))
 
 
 class Training:
@@ -82,18 +141,27 @@ class Training:
     Args:
         config: What is trained.
         arrays: Of a run with the same config, to go on from.
+        memory: What that run remembered, oldest first.
+        default: A default policy in place of the config's, in any form that `make_default` knows.
     """
 
-    def __init__(self, config: TrainConfig, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
-        game = make_game(config.env)
-        check_settings(config.settings)
+    def __init__(
+        self, config: TrainConfig, arrays: Arrays | None = None, memory: Sequence[Memory] = (), default: Any = None
+    ) -> None:
         self.config = config
-        self.dial = Dial(game, config.settings, make_default(config.default, game.n_actions))
-        self._iterate = jax.jit(self.dial.iterate, donate_argnums=0)
-        self._learner = jax.jit(self.dial.init)(jax.random.key(config.seed))
+        self.learner = _learner(config, default)
+        start = {}
+        if isinstance(config.settings, DQNConfig) and config.settings.warm_start and arrays is None:
+            start = {"parameters": _warm_parameters(config.settings, self.learner)}
+        self._run: Compiled | Hosted
+        if isinstance(self.learner.game, Game):
+            self._run = Compiled(self.learner, config.seed, **start)
+        else:
+            self._run = Hosted(self.learner, self.learner.game, config.seed, **start)
         if arrays is not None:
-            self._learner = _filled(self._learner, arrays)
-        self._episodes: list[Any] = []
+            self._run.restore(arrays)
+            for part in memory:
+                self._run.state = recalled(self._run.state, part.first, part.arrays)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -103,105 +171,157 @@ class Training:
     @property
     def step(self) -> int:
         """Agent steps so far."""
-        return int(self._learner.iteration) * self.steps_per_iteration
+        return self._run.iteration * self.steps_per_iteration
 
     @property
     def done(self) -> bool:
         """Whether all steps are made."""
-        return int(self._learner.iteration) >= self.config.settings.iterations
+        return self._run.iteration >= self.config.settings.iterations
 
     def advance(self) -> None:
-        """One rollout and its fit."""
-        self._learner, episodes = self._iterate(self._learner)
-        self._episodes.append(episodes)
+        """One rollout and what is learned of it."""
+        self._run.advance()
 
     def report(self) -> list[Metrics]:
         """What ended since the last report; raises `Diverged` where the network no longer gives numbers."""
-        finite = all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(self._learner.parameters))
+        finite = all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(self._run.state.parameters))
         if not finite:
             raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
-        if not self._episodes:
-            return []
-        ended, eta, score, steps, controls = (
-            np.concatenate([np.asarray(part[place]).ravel() for part in self._episodes]) for place in range(5)
-        )
-        self._episodes.clear()
-        over = ended.astype(bool)
-        eta, score, steps, controls = eta[over], score[over], steps[over], controls[over]
-        nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(np.array(REPORTED) + 1e-3)).argmin(axis=1)
+        _, eta, score, steps, controls = self._run.episodes()
+        if isinstance(self.learner, DQN):
+            price = np.full(eta.shape, eta.mean() if eta.size else 0.0)
+        else:
+            nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(np.array(REPORTED) + 1e-3)).argmin(axis=1)
+            price = np.array(REPORTED)[nearest]
         found = []
-        for place in np.unique(nearest):
-            here = nearest == place
+        for told in np.unique(price):
+            here = price == told
             share = float(controls[here].sum() / steps[here].sum())
-            found.append(
-                Metrics(
-                    self.step,
-                    REPORTED[place],
-                    int(here.sum()),
-                    float(score[here].mean()),
-                    float(steps[here].mean()),
-                    share,
-                )
-            )
+            means = float(score[here].mean()), float(steps[here].mean())
+            found.append(Metrics(self.step, float(told), int(here.sum()), *means, share))
         return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything the run is, by name."""
-        return {name: np.asarray(_plain(leaf)) for name, leaf in _named(self._learner)}
+        """Everything the run is but what it remembers, by name."""
+        return self._run.arrays()
 
-    def agent(self) -> DialAgent:
+    def memory(self, since: int = 0) -> Memory | None:
+        """What it remembers of the steps from `since` on, counted for one environment; None if it has no memory."""
+        if not isinstance(self.learner, DQN):
+            return None
+        now = self._run.iteration * self.config.settings.rollout
+        first = max(since, now - self.learner.rows + 1, 0)
+        return Memory(first, now, remembered(self._run.state, first, now))
+
+    @property
+    def remembers(self) -> int:
+        """Steps of every environment that are remembered."""
+        return self.learner.rows if isinstance(self.learner, DQN) else 0
+
+    def agent(self) -> Agent:
         """What has been learned so far."""
-        return DialAgent(self.dial, jax.tree.map(jnp.copy, self._learner.parameters))  # the run's own are given away
+        state = self._run.state
+        parameters = jax.tree.map(jnp.copy, state.parameters)  # the run's own are given away
+        return _agent(self.learner, parameters, getattr(state, "eta", None))
+
+    def close(self) -> None:
+        """Ends the environments."""
+        self._run.close()
 
 
 def train(
     config: TrainConfig,
     *,
-    arrays: Mapping[str, NDArray[Any]] | None = None,
+    default: Any = None,
+    arrays: Arrays | None = None,
+    memory: Sequence[Memory] = (),
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
     seconds: float = 5.0,
-) -> DialAgent:
+) -> Agent:
     """Trains an agent.
 
     Args:
         config: What is trained on what.
+        default: A default policy in place of the config's: a table, a callable, a model, anything `make_default` knows.
         arrays: Of a run with the same config (`Training.arrays`), to go on from.
+        memory: What that run remembered (`Training.memory`), oldest first.
         on_report: Called every `seconds` and at the end with the run and what ended since; it may save `run.arrays()`.
         seconds: Between two reports.
+
+    Returns:
+        A `DialAgent` or a `DQNAgent`.
     """
-    run = Training(config, arrays)
-    told = time.monotonic()
-    while not run.done:
-        run.advance()
-        if time.monotonic() - told >= seconds and not run.done:
-            metrics = run.report()
-            if on_report is not None:
-                on_report(run, metrics)
-            told = time.monotonic()
-    metrics = run.report()
-    if on_report is not None:
-        on_report(run, metrics)
-    return run.agent()
+    run = Training(config, arrays, memory, default)
+    try:
+        told = time.monotonic()
+        while not run.done:
+            run.advance()
+            if time.monotonic() - told >= seconds and not run.done:
+                metrics = run.report()
+                if on_report is not None:
+                    on_report(run, metrics)
+                told = time.monotonic()
+        metrics = run.report()
+        if on_report is not None:
+            on_report(run, metrics)
+        return run.agent()
+    finally:
+        run.close()
 
 
-def _named(tree: Any) -> list[tuple[str, Any]]:
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+def _learner(config: TrainConfig, default: Any) -> Dial | DQN:
+    check_settings(config.settings)
+    game = make_game(config.env, config.settings.n_envs)
+    asked = make_default(config.default if default is None else default, game)
+    if isinstance(config.settings, DQNConfig):
+        return DQN(game, config.settings, asked)
+    return Dial(game, config.settings, asked)
 
 
-def _plain(leaf: Any) -> Any:
-    """Random keys as the numbers they are made of."""
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+def _agent(learner: Dial | DQN, parameters: Any, eta: Any) -> Agent:
+    if isinstance(learner, DQN):
+        return DQNAgent(learner, parameters, float(eta))
+    return DialAgent(learner, parameters)
 
 
-def _filled(template: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """A tree like `template` with the numbers of `arrays`."""
-    leaves = []
-    for name, leaf in _named(template):
-        if name not in arrays:
-            raise ValueError(f"the checkpoint lacks {name}: it is of another learner or version.")
-        found, wanted = arrays[name], _plain(leaf)
-        if found.shape != wanted.shape or found.dtype != wanted.dtype:
-            raise ValueError(f"{name} is {found.shape} in the checkpoint, expected {wanted.shape}: other settings.")
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        leaves.append(jax.random.wrap_key_data(jnp.asarray(found)) if is_key else jnp.asarray(found))
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+def _network_default(folder: Path, manner: str, game: Game | Host) -> Default:
+    """The network of a run, compiled into the step of another."""
+    agent = load(folder)
+    _fits(agent, folder, game)
+
+    def values(observations: Any) -> Any:
+        price = jnp.zeros(observations.shape[0])
+        return agent.learner.network.apply(agent.parameters, observations, price)[:, : game.n_actions]
+
+    kind, _, given = manner.partition("=")
+    try:
+        number = float(given or 0.0)
+    except ValueError as error:
+        raise ValueError(f"{given!r} in {manner!r} is no number.") from error
+    if kind == "softmax" and number > 0.0:
+        return device_defaults.softmax(values, number)
+    if kind in ("", "greedy") or (kind == "epsilon" and 0.0 <= number <= 1.0):
+        return device_defaults.greedy(values, number)
+    raise ValueError(
+        f"a run acts as default greedily (RUN), or as RUN:epsilon=0.1 or RUN:softmax=0.5, not as {manner!r}."
+    )
+
+
+def _warm_parameters(settings: DQNConfig, learner: Dial | DQN) -> Any:
+    folder = Path(str(settings.warm_start))
+    agent = load(folder)
+    if not isinstance(agent, DQNAgent):
+        raise ValueError(f"{folder} is not a run of dqn: its network cannot start one.")
+    _fits(agent, folder, learner.game)
+    n_actions = learner.game.n_actions
+    before, after = (n_actions + (not one.config.structured) for one in (agent.learner, learner))
+    return warm_start(agent.parameters, before, after, settings.eta)
+
+
+def _fits(agent: Agent, folder: Path, game: Game | Host) -> None:
+    made_for = agent.learner.game
+    if made_for.shape != game.shape or made_for.n_actions != game.n_actions:
+        raise ValueError(
+            f"the run {folder} was trained on observations of shape {made_for.shape} with {made_for.n_actions} "
+            f"actions, this environment has {game.shape} and {game.n_actions}."
+        )

@@ -1,0 +1,105 @@
+"""Reading what training left on disk: settings, a moment of a run, what it remembers. `lazymdp.checkpoints` writes it.
+
+* `config.json`: what is trained on what;
+* `last.safetensors`, `best.safetensors`: everything the run is at its last checkpoint, and at the one whose episodes
+  returned most after the price; each with a `.json` that says when;
+* `memory-FIRST-LAST.safetensors`: what DQN remembers, in parts, as it grows: writing all of it every time would take
+  longer than learning.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
+
+CONFIG = "config.json"
+LEARNERS: dict[str, type[DialConfig] | type[DQNConfig]] = {"dial": DialConfig, "dqn": DQNConfig}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A moment of a run: its arrays, the agent steps made, and how good its episodes were."""
+
+    arrays: dict[str, NDArray[Any]]
+    step: int
+    quality: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A part of what a run remembers: from the step `first` to `last`, both included, of every environment."""
+
+    first: int
+    last: int
+    arrays: dict[str, NDArray[Any]]
+
+
+def read_config(folder: Path) -> TrainConfig:
+    """What is trained; settings of other versions are named."""
+    path = folder / CONFIG
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        settings, kind = dict(read["settings"]), LEARNERS[read["learner"]]
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{folder} holds no run: there is no {CONFIG} in it.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}).") from error
+    known = {field.name for field in fields(kind)}
+    if set(settings) != known:
+        odd = ", ".join(sorted(set(settings) ^ known))
+        raise ValueError(f"{path} is of another version of lazymdp: {odd}.")
+    settings["hidden"] = tuple(settings["hidden"])
+    return TrainConfig(read["env"], read["default"], read["seed"], kind(**settings))
+
+
+def read_checkpoint(folder: Path, which: str = "last") -> Checkpoint | None:
+    """A checkpoint, `last` or `best`; None where none has been written."""
+    path = folder / f"{which}.safetensors"
+    if not path.exists():
+        return None
+    arrays, metadata = _read(path, "the other checkpoint may be whole")
+    try:
+        about = json.loads(metadata["about"])
+        return Checkpoint(arrays, int(about["step"]), float(about["quality"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); the other checkpoint may be whole.") from error
+
+
+def read_memory(folder: Path) -> list[Memory]:
+    """The parts of what a run remembers, oldest first."""
+    return [Memory(*bounds, _read(path, "the run cannot go on")[0]) for path, bounds in memory_files(folder)]
+
+
+def memory_files(folder: Path) -> list[tuple[Path, tuple[int, int]]]:
+    """The files of the parts, with the first and last step of each, oldest first."""
+    found = []
+    for path in folder.glob("memory-*-*.safetensors"):
+        _, first, last = path.stem.split("-")
+        found.append((path, (int(first), int(last))))
+    return sorted(found, key=lambda entry: entry[1])
+
+
+def safetensors() -> Any:
+    """The library, or how to get it."""
+    try:
+        import safetensors
+        import safetensors.numpy
+    except ImportError as error:
+        raise ImportError("checkpoints need safetensors: pip install 'lazymdp[deep]'") from error
+    return safetensors
+
+
+def _read(path: Path, remedy: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    try:
+        with safetensors().safe_open(path, framework="numpy") as file:
+            names = list(file.keys())
+            return {name: np.asarray(file.get_tensor(name)) for name in names}, file.metadata() or {}
+    except (ValueError, KeyError, TypeError, safetensors().SafetensorError) as error:
+        raise ValueError(f"{path} is damaged ({error}); {remedy}.") from error
