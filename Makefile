@@ -28,7 +28,7 @@ test-interop: $(VENV)/interop
 	# ale_py can hang when its process ends: a second try rather than a wait for ever.
 	timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py || timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py
 
-# The deep agents, with JAX and pgx: three minutes.
+# The deep agents, with JAX, pgx and ale-py: five minutes.
 test-deep: $(VENV)/deep
 	$(BIN)/pytest -n 2 tests/deep
 
@@ -78,7 +78,7 @@ $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/deep: pyproject.toml $(VENV)/dev
-	$(PIP) install -e '.[dev,deep,minatar]'
+	$(PIP) install -e '.[dev,deep,minatar,atari]'
 	touch $@
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev

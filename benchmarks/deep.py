@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 import report
+from lazymdp import cores
 from lazymdp.learn.atari import FRAMES_PER_STEP, vector_env
 from lazymdp.learn.dial import Dial
 from lazymdp.learn.games import minatar
@@ -122,7 +123,7 @@ def population(seeds: int, seconds: float) -> float:
 
 def emulators_alone(n_envs: int, seconds: float) -> float:
     """Frames a second of ale-py's vector environment in this process, random actions."""
-    env = vector_env("breakout", n_envs)
+    env = vector_env("breakout", n_envs, cores.available())
     env.reset(seed=0)
     actions = np.random.default_rng(0).integers(0, 4, (64, n_envs))
     count = 0

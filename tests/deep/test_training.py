@@ -12,13 +12,21 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from lazymdp.checkpoints import Checkpoint, RunFolder  # noqa: E402
+import lazymdp as lz  # noqa: E402
+from lazymdp.checkpoints import RunFolder  # noqa: E402
 from lazymdp.cli import main  # noqa: E402
-from lazymdp.learn.settings import DialConfig, TrainConfig, check_settings  # noqa: E402
+from lazymdp.learn.saved import Checkpoint  # noqa: E402
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env  # noqa: E402
 from lazymdp.learn.training import Diverged, Training, make_default, make_game, train  # noqa: E402
 
 SMALL = DialConfig(steps=20_000, n_envs=16, rollout=8, hidden=(16, 16))
+DQN_SMALL = DQNConfig(
+    steps=6000, eta=0.1, n_envs=4, rollout=32, capacity=800, min_replay=200, target_period=400, hidden=(16,),
+    clip_rewards=False, learning_rate=1e-3, control_budget=0.3,
+)  # fmt: skip
 OPTIONS = ["--n-envs", "16", "--rollout", "8", "--hidden", "16", "16", "--episodes", "8"]
+DQN_OPTIONS = ["--learner", "dqn", "--n-envs", "4", "--rollout", "32", "--capacity", "800", "--min-replay", "200",
+               "--hidden", "16", "--episodes", "8", "--eta", "0.1"]  # fmt: skip
 
 
 def same(arrays, other):
@@ -27,19 +35,32 @@ def same(arrays, other):
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit():
-    config = TrainConfig("FrozenLake-v1", settings=SMALL)
+def everything(run):
+    memory = run.memory()
+    return {**run.arrays(), **({} if memory is None else memory.arrays)}
+
+
+@pytest.mark.parametrize("env", ["FrozenLake-v1", "CartPole-v1"])  # compiled, on the host
+@pytest.mark.parametrize("settings", [SMALL, DQN_SMALL])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(env, settings):
+    config = TrainConfig(env, default="repeat", settings=settings)
     whole = Training(config)
     while not whole.done:
         whole.advance()
-    first = Training(config)
-    for _ in range(whole.config.settings.iterations // 3):
+    first, parts = Training(config), []
+    for count in range(whole.config.settings.iterations // 3):
         first.advance()
-    second = Training(config, first.arrays())
+        if count % 5 == 4:
+            parts.append(first.memory(parts[-1].last if parts else 0))
+    parts.append(first.memory(parts[-1].last))
+    second = Training(config, first.arrays(), [part for part in parts if part is not None])
     assert second.step == first.step > 0
+    same(everything(first), everything(second))
     while not second.done:
         second.advance()
-    same(whole.arrays(), second.arrays())
+    same(everything(whole), everything(second))
+    for run in (whole, first, second):
+        run.close()
 
 
 def test_reports_cover_every_episode():
@@ -68,11 +89,14 @@ def test_a_network_that_is_no_longer_finite_stops_the_run(tmp_path, capsys):
 
 def test_train_evaluate_and_what_the_folder_holds(tmp_path, capsys):
     folder = tmp_path / "run"
-    assert main(["train", "FrozenLake-v1", "-o", str(folder), "--steps", "20000", *OPTIONS, "--json"]) == 0
+    assert (
+        main(["train", "FrozenLake-v1", "-o", str(folder), "--steps", "20000", *OPTIONS, "--json", "--tensorboard"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["etas"][0] == 0.0 and len(found["score"]) == len(found["etas"])
     assert {path.name for path in folder.iterdir()} == {
-        "config.json", "metrics.csv", "last.safetensors", "last.json", "best.safetensors", "best.json",
+        "config.json", "metrics.csv", "last.safetensors", "last.json", "best.safetensors", "best.json", "events",
     }  # fmt: skip
     lines = (folder / "metrics.csv").read_text().splitlines()
     assert lines[0] == "step,eta,episodes,score,length,control" and len(lines) > 3
@@ -84,9 +108,19 @@ def test_train_evaluate_and_what_the_folder_holds(tmp_path, capsys):
     assert "lazymdp resume" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_path, how, capsys):
-    command = [sys.executable, "-m", "lazymdp", "train", "FrozenLake-v1", *OPTIONS, "--steps", "400000"]
+KILLED = {
+    "dial killed": (signal.SIGKILL, "FrozenLake-v1", OPTIONS, 400_000),
+    "dial terminated": (signal.SIGTERM, "FrozenLake-v1", OPTIONS, 400_000),
+    "dial interrupted": (signal.SIGINT, "FrozenLake-v1", OPTIONS, 400_000),
+    "dial killed on the host": (signal.SIGKILL, "CartPole-v1", OPTIONS, 40_960),
+    "dqn killed": (signal.SIGKILL, "FrozenLake-v1", DQN_OPTIONS, 40_960),
+    "dqn killed on the host": (signal.SIGKILL, "CartPole-v1", DQN_OPTIONS, 10_240),
+}
+
+
+@pytest.mark.parametrize(("how", "env", "options", "total"), KILLED.values(), ids=KILLED)
+def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_path, how, env, options, total, capsys):
+    command = [sys.executable, "-m", "lazymdp", "train", env, *options, "--steps", str(total)]
     command += ["--checkpoint-seconds", "0.3", "-o", str(tmp_path / "killed")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
@@ -96,14 +130,25 @@ def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_pa
     os.kill(process.pid, how)
     assert process.wait(30) == {signal.SIGKILL: -9, signal.SIGTERM: 130, signal.SIGINT: 130}[how]
     stopped = RunFolder(tmp_path / "killed").load()
-    assert 0 < stopped.step < 400_000
+    assert 0 < stopped.step < total
     assert main(["resume", str(tmp_path / "killed"), "--episodes", "4"]) == 0
     whole = [*command[3:-1], str(tmp_path / "whole")]
     assert main(whole) == 0
     capsys.readouterr()
-    same(RunFolder(tmp_path / "whole").load().arrays, RunFolder(tmp_path / "killed").load().arrays)
+    whole, killed = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "killed")
+    same(whole.load().arrays, killed.load().arrays)
+    same(latest(whole.memory(), 200), latest(killed.memory(), 200))
     steps = [int(line.split(",")[0]) for line in (tmp_path / "killed" / "metrics.csv").read_text().splitlines()[1:]]
-    assert steps == sorted(steps) and steps[-1] == 399_872 + 128
+    assert steps == sorted(steps) and steps[-1] == total
+
+
+def latest(parts, rows):
+    """The last rows of what is remembered, of parts that each begin with the row the part before ended with."""
+    joined = {}
+    for part in parts:
+        for name, array in part.arrays.items():
+            joined[name] = np.concatenate([joined[name][:-1], array]) if name in joined else array
+    return {name: array[-rows:] for name, array in joined.items()}
 
 
 def test_what_is_damaged_is_named(tmp_path, capsys):
@@ -123,7 +168,9 @@ def test_what_is_damaged_is_named(tmp_path, capsys):
     name = next(name for name in arrays if "price" in name)
     with pytest.raises(ValueError, match="other settings"):
         Training(folder.config(), {**arrays, name: np.zeros(3, dtype=np.float32)})
-    (folder.path / "config.json").write_text('{"env": "x", "default": "uniform", "seed": 0, "settings": {"old": 1}}')
+    (folder.path / "config.json").write_text(
+        '{"env": "x", "learner": "dial", "default": "uniform", "seed": 0, "settings": {"old": 1}}'
+    )
     with pytest.raises(ValueError, match="of another version of lazymdp"):
         folder.config()
 
@@ -153,13 +200,115 @@ def test_bad_settings_are_refused(changed, message):
         check_settings(DialConfig(**changed))
 
 
-def test_bad_environments_and_defaults_are_refused(tmp_path, capsys):
+def test_bad_environments_and_defaults_are_refused_and_nothing_is_written(tmp_path, capsys):
     with pytest.raises(ValueError, match="there is no environment 'nowhere-v0'"):
-        make_game("nowhere-v0")
-    with pytest.raises(ValueError, match="carries no transition table"):
-        make_game("CartPole-v1")
-    with pytest.raises(ValueError, match="neither uniform nor an action, 0 to 2"):
-        make_default("7", 3)
-    assert np.asarray(make_default("1", 3)(np.zeros((2, 4)))).tolist() == [[0, 1, 0], [0, 1, 0]]
-    assert main(["train", "FrozenLake-v1", "--eta", "-1", "-o", str(tmp_path / "x")]) == 2
+        make_game("nowhere-v0", 2)
+    with pytest.raises(ValueError, match=r"Pendulum-v1 has actions Box.*expected Discrete"):
+        make_game("Pendulum-v1", 2)
+    game = make_game("CartPole-v1", 2)
+    with pytest.raises(ValueError, match=r"'7' is neither uniform.* 0 to 1"):
+        make_default("7", game)
+    with pytest.raises(ValueError, match=r"shape \(3, 2\), expected \(4, 2\)"):
+        make_default(np.ones((3, 2)), game)
+    for wrong in (["--eta", "-1"], ["--default", "9"], ["--control-budget", "2"], ["--gamma", "2"]):
+        assert main(["train", "FrozenLake-v1", *wrong, "-o", str(tmp_path / "x")]) == 2
+    for wrong in (["--eta", "-1"], ["--warm-start", "nowhere"], ["--capacity", "4"]):
+        assert main(["train", "FrozenLake-v1", "--learner", "dqn", *wrong, "-o", str(tmp_path / "x")]) == 2
     assert not (tmp_path / "x").exists()
+    assert "nowhere holds no run" in capsys.readouterr().err
+
+
+def asked(form, game):
+    return np.asarray(make_default(form, game)(np.zeros((2, *game.shape), np.float32), np.array([0, 1])))
+
+
+def test_every_form_of_default_policy_tells_its_probabilities():
+    game = make_game("CartPole-v1", 2)
+    assert asked("uniform", game).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert asked("1", game).tolist() == [[0, 1], [0, 1]]
+    assert asked("noop", game).tolist() == [[1, 0], [1, 0]]
+    assert asked("repeat", game).tolist() == [[1, 0], [0, 1]]
+    np.testing.assert_allclose(asked(lambda seen: np.tile([0.25, 0.75], (len(seen), 1)), game), [[0.25, 0.75]] * 2)
+    np.testing.assert_allclose(asked(lz.Mixture("uniform", 1, 0.5), game), [[0.25, 0.75]] * 2)
+    with pytest.raises(Exception, match="has to tell their probabilities"):
+        asked(lambda seen: np.zeros(len(seen), int), game)
+    lake = make_game("FrozenLake-v1", 2)
+    rows = np.random.default_rng(0).dirichlet(np.ones(4), 16)
+    found = make_default(rows, lake)(np.eye(16, dtype=np.float32), np.zeros(16, int))
+    np.testing.assert_allclose(found, rows, rtol=1e-5)
+
+
+def test_a_default_of_pythons_acts_as_the_same_one_compiled():
+    settings = DialConfig(steps=2000, n_envs=4, rollout=8, hidden=(16,))
+    config = TrainConfig("FrozenLake-v1", settings=settings)
+    compiled, called = Training(config), Training(config, default=lambda seen: np.full((len(seen), 4), 0.25))
+    for run in (compiled, called):
+        run.advance()
+    for name, array in compiled.arrays().items():
+        np.testing.assert_allclose(array, called.arrays()[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_run_can_be_the_default_of_another_and_start_its_network(tmp_path, capsys):
+    first = tmp_path / "first"
+    assert main(["train", "FrozenLake-v1", "-o", str(first), "--steps", "4000", *DQN_OPTIONS, "--structured"]) == 0
+    agent, game = lz.learn.load(first), make_game("FrozenLake-v1", 2)
+    seen = np.eye(16, dtype=np.float32)
+    q, none = agent.q(seen), np.zeros(16, int)
+    greedy = np.eye(4)[q.argmax(1)]
+    np.testing.assert_allclose(make_default(str(first), game)(seen, none), greedy)
+    np.testing.assert_allclose(make_default(f"{first}:epsilon=0.2", game)(seen, none), 0.8 * greedy + 0.05, rtol=1e-5)
+    soft = np.exp(q / 0.5) / np.exp(q / 0.5).sum(1, keepdims=True)
+    np.testing.assert_allclose(make_default(f"{first}:softmax=0.5", game)(seen, none), soft, rtol=1e-4)
+    for manner in ("epsilon=2", "softmax=0", "rarely", "epsilon=x"):
+        with pytest.raises(ValueError, match="RUN:epsilon=0.1|is no number"):
+            make_default(f"{first}:{manner}", game)
+    with pytest.raises(ValueError, match=r"trained on observations of shape \(16,\) with 4 actions"):
+        make_default(str(first), make_game("CartPole-v1", 2))
+
+    second = tmp_path / "second"
+    options = ["--default", f"{first}:epsilon=0.1", "--warm-start", str(first), "--steps", "256"]
+    assert main(["train", "FrozenLake-v1", "-o", str(second), *DQN_OPTIONS, *options]) == 0
+    started = lz.learn.load(second)  # before the first update: what it was started from, with a lazy output
+    np.testing.assert_allclose(started.q(seen), q, rtol=1e-4, atol=1e-3)
+    dial = tmp_path / "dial"
+    assert main(["train", "FrozenLake-v1", "-o", str(dial), *OPTIONS, "--steps", "2000", "--default", str(second)]) == 0
+    assert main(["train", "FrozenLake-v1", "-o", str(tmp_path / "x"), *DQN_OPTIONS, "--warm-start", str(dial)]) == 2
+    assert "is not a run of dqn" in capsys.readouterr().err
+    assert main(["evaluate", str(second), "--eta", "0.5"]) == 2
+    assert "for eta 0.1 alone" in capsys.readouterr().err
+
+
+def test_an_agent_is_a_default_policy_of_the_wrappers(tmp_path):
+    import gymnasium as gym
+
+    agent = train(TrainConfig("FrozenLake-v1", settings=DialConfig(steps=2000, n_envs=16, rollout=8, hidden=(16,))))
+    env = lz.LazyAction(gym.make("FrozenLake-v1"), agent.as_default(), eta=0.1)
+    seen, _ = env.reset(seed=0)
+    *_, info = env.step(env.lazy_action)
+    assert info["base_action"] == agent.q(np.eye(16, dtype=np.float32)[[seen]]).argmax()
+    soft = agent.as_default(temperature=1.0).probabilities(np.arange(16), np.zeros(16, int))
+    np.testing.assert_allclose(soft.sum(1), 1.0, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"of shape \(5,\), the agent was trained on \(16,\)"):
+        agent.as_default().probabilities(np.zeros((2, 5)), np.zeros(2, int))
+
+
+def test_dqn_at_the_command_line_reaches_a_budget_and_the_dial_finds_its_price(tmp_path, capsys):
+    folder = str(tmp_path / "dqn")
+    assert main(["train", "FrozenLake-v1", "-o", folder, *DQN_OPTIONS, "--steps", "4000", "--control-budget", "0.3",
+                 "--json"]) == 0  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["etas"]) == 1 and found["etas"][0] != 0.1
+    dial = str(tmp_path / "dial")
+    assert main(["train", "FrozenLake-v1", "-o", dial, *OPTIONS, "--steps", "4000", "--control-budget", "0.3",
+                 "--json"]) == 0  # fmt: skip
+    budget = json.loads(capsys.readouterr().out)["budget"]
+    assert budget["eta_low"] <= budget["eta"] <= budget["eta_high"]
+
+
+def test_settings_depend_on_the_learner_and_the_environment():
+    assert for_env("ALE/Breakout-v5").n_envs == 512 and for_env("ALE/Breakout-v5").clip_rewards
+    assert for_env("minatar/breakout", "dqn").network == "minatar"
+    assert for_env("CartPole-v1", "dqn").network is None and not for_env("CartPole-v1", "dqn").clip_rewards
+    assert for_env("ALE/Breakout-v5", "dqn").capacity == 1_000_000
+    with pytest.raises(ValueError, match="no learner 'sarsa'"):
+        for_env("CartPole-v1", "sarsa")

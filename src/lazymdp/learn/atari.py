@@ -5,8 +5,8 @@ maximum, 84 x 84 gray pixels, no no-op starts, no fire at the start, lives do no
 the smallest set of actions. Four of these images make an observation; those before an episode began are black. Rewards
 are as the game gives them.
 
-An emulator can hang. Each group therefore runs in a process of its own, and one that does not answer in time is
-replaced: its episodes are cut off, and the run goes on. A run that is picked up again begins new episodes too, as the
+An emulator can hang. They therefore run in processes of their own, and those that do not answer in time are replaced:
+their episodes are cut off, and the run goes on. A run that is picked up again begins new episodes too, as the
 emulators cannot be put down.
 
 `python -m lazymdp.learn.atari` is the emulators' side of it.
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,8 @@ class AtariHost:
     Args:
         env: Id of the game, `ALE/Breakout-v5`.
         n_envs: Number of copies.
-        n_groups: Processes they are spread over.
-        patience: Seconds after which an emulator that does not answer is replaced; its start may take ten times that.
+        n_groups: Groups they form, if they can be of equal size: one steps while the other waits for its actions.
+        patience: Seconds after which emulators that do not answer are replaced; their start may take ten times that.
     """
 
     shape: tuple[int, ...] = (SIDE, SIDE, 4)
@@ -54,38 +55,44 @@ class AtariHost:
         self.name = env
         self.game, self.n_actions = _game(env)
         self.patience = patience
-        self._begun = 0  # how often emulators were started: each time from another seed
-        n_groups = n_groups if n_envs % n_groups == 0 else 1
-        size = n_envs // n_groups
+        size = n_envs // n_groups if n_envs % n_groups == 0 else n_envs
         self.groups = tuple(slice(begin, begin + size) for begin in range(0, n_envs, size))
-        self._emulators: list[_Emulators] = []
+        self._begun = 0  # how often emulators were started: each time from another seed
+        self._groups: list[_Group] = []
 
     def like(self, n_envs: int) -> AtariHost:
         """Another host of the same game."""
-        return AtariHost(self.name, n_envs, len(self.groups), self.patience)
+        return AtariHost(self.name, n_envs, patience=self.patience)
 
     def start(self, seed: int) -> None:
         """Begins an episode everywhere."""
         self.close()
         self._seed = seed
         sizes = [group.stop - group.start for group in self.groups]
-        self._emulators = [_Emulators(self.game, size, self._new_seed(group)) for group, size in enumerate(sizes)]
-        self._waiting = [True] * len(sizes)
+        self._groups = [_Group(self.game, size, self._new_seed(place)) for place, size in enumerate(sizes)]
 
     def send(self, group: int, actions: NDArray[Any]) -> None:
         """Has the group step."""
-        self._emulators[group].actions[:] = actions
-        self._emulators[group].ask()
-        self._waiting[group] = True
+        self._groups[group].memory["action"][:] = actions
+        for process in self._groups[group].processes:
+            process.ask()
 
     def receive(self, group: int) -> Seen:
-        """Waits for the group; replaces it if it takes too long or has ended."""
-        emulators = self._emulators[group]
-        if self._waiting[group]:
-            if not emulators.answers(self.patience):
-                emulators = self._replace(group)
-            self._waiting[group] = False
-        return emulators.seen()
+        """Waits for the group; replaces those of its emulators that take too long or have ended."""
+        asked = self._groups[group]
+        for place, process in enumerate(asked.processes):
+            if not process.answers(self.patience):
+                self._begun += 1
+                warnings.warn(
+                    f"emulators of {self.game} gave no answer within {self.patience:g} s and are replaced; their "
+                    f"{process.part.stop - process.part.start} episodes are cut off.",
+                    stacklevel=2,
+                )
+                if not asked.replace(place, self._new_seed(group)).answers(self.patience):
+                    raise RuntimeError(
+                        f"the emulators of {self.game} give no answer: see what they said on standard error."
+                    )
+        return Seen(*(asked.memory[name] for name in Seen._fields))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """How often emulators were started: they themselves cannot be put down."""
@@ -98,74 +105,79 @@ class AtariHost:
 
     def close(self) -> None:
         """Ends the processes."""
-        for emulators in self._emulators:
-            emulators.kill()
-        self._emulators = []
-
-    def _replace(self, group: int) -> _Emulators:
-        self._begun += 1
-        warnings.warn(
-            f"the emulators of group {group} of {self.game} gave no answer within {self.patience:g} s and are "
-            "replaced; their episodes are cut off.",
-            stacklevel=2,
-        )
-        old = self._emulators[group]
-        old.kill()
-        new = self._emulators[group] = _Emulators(self.game, old.count, self._new_seed(group))
-        if not new.answers(self.patience):
-            raise RuntimeError(f"the emulators of {self.game} give no answer: see what they said on standard error.")
-        return new
+        for group in self._groups:
+            for process in group.processes:
+                process.kill()
+        self._groups = []
 
     def _new_seed(self, group: int) -> int:
         words = np.random.SeedSequence((self._seed, group, self._begun)).generate_state(1)
         return int(words[0] >> 2)  # consecutive seeds from here, each below 2**31
 
 
-class _Emulators:
-    """The process of one group, and the memory shared with it."""
+class _Group:
+    """Emulators that step together: their processes, and the memory shared with these."""
 
     def __init__(self, game: str, count: int, seed: int) -> None:
-        self.count = count
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        with tempfile.NamedTemporaryFile(dir=folder, prefix="lazymdp-", delete=False) as file:
-            file.truncate(_layout(count).itemsize)
-            self._path = Path(file.name)
-        self._memory = _mapped(self._path, count)
-        self.actions = self._memory["action"]
-        command = [sys.executable, "-m", "lazymdp.learn.atari", game, str(count), str(seed), str(self._path)]
+        # A file without a name: nothing is left behind whatever happens.
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._file.truncate(_layout(count).itemsize)
+        self.memory = _mapped(self._file, count)
+        self._command = [game, str(count)]
+        # Making an emulator takes a tenth of a second, so each core makes its own; half of them for each of two groups.
+        n_processes = max(1, min(cores.available() // 2, count))
+        bounds = np.linspace(0, count, n_processes + 1).astype(int)
+        parts = [slice(int(begin), int(end)) for begin, end in pairwise(bounds)]
+        self.processes = [self._process(part, seed) for part in parts]
+
+    def replace(self, place: int, seed: int) -> _Process:
+        """New emulators in place of some."""
+        self.processes[place].kill()
+        self.processes[place] = self._process(self.processes[place].part, seed)
+        return self.processes[place]
+
+    def _process(self, part: slice, seed: int) -> _Process:
+        return _Process([*self._command, str(seed)], part, self._file.fileno())
+
+
+class _Process:
+    """A process with some emulators of a group; it begins with all of them at the start of an episode, cut."""
+
+    def __init__(self, command: list[str], part: slice, memory: int) -> None:
+        self.part = part
         source = str(Path(__file__).parents[2])  # the same lazymdp, installed or not
         paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env={**os.environ, "PYTHONPATH": paths}
-        )
-        self._started = False
+            [sys.executable, "-m", "lazymdp.learn.atari", *command, str(part.start), str(part.stop), str(memory)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=[memory],
+            env={**os.environ, "PYTHONPATH": paths},
+        )  # fmt: skip
+        self._waiting, self._started = True, False
 
     def ask(self) -> None:
-        """Has them step with `actions`."""
+        """Has them step."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended: `answers` will say so
             self._process.stdin.write(b"s")
+        self._waiting = True
 
     def answers(self, patience: float) -> bool:
-        """Whether it answers in time."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], patience if self._started else 10.0 * patience)
-        answered = bool(ready) and self._process.stdout.read(1) == b"."
-        if answered and not self._started:
+        """Whether it answers in time, if it was asked."""
+        if self._waiting:
+            assert self._process.stdout is not None
+            ready, _, _ = select.select([self._process.stdout], [], [], patience if self._started else 10 * patience)
+            self._waiting = not (ready and self._process.stdout.read(1) == b".")
             self._started = True
-            self._path.unlink(missing_ok=True)  # both have it mapped: nothing is left behind whatever happens
-        return answered
-
-    def seen(self) -> Seen:
-        """What came of the last step."""
-        memory = self._memory
-        return Seen(memory["frame"], memory["reward"], memory["ended"], memory["cut"])
+        return not self._waiting
 
     def kill(self) -> None:
-        """Ends the process."""
+        """Ends it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        self._path.unlink(missing_ok=True)
+        self._process.stdin.close()
+        self._process.stdout.close()
 
 
 def _layout(count: int) -> np.dtype[Any]:
@@ -181,9 +193,9 @@ def _layout(count: int) -> np.dtype[Any]:
     )
 
 
-def _mapped(path: Path, count: int) -> dict[str, NDArray[Any]]:
+def _mapped(file: Any, count: int) -> dict[str, NDArray[Any]]:
     """The shared memory, by name."""
-    memory = np.memmap(path, dtype=_layout(count), mode="r+", shape=(1,))
+    memory = np.memmap(file, dtype=_layout(count), mode="r+", shape=(1,))
     return {name: np.asarray(memory[name][0]) for name in memory.dtype.names or ()}
 
 
@@ -204,33 +216,44 @@ def _game(env: str) -> tuple[str, int]:
     return game, len(ale.getMinimalActionSet())
 
 
-def vector_env(game: str, count: int) -> Any:
+def vector_env(game: str, count: int, threads: int) -> Any:
     """ale-py's vector environment with Dopamine's protocol, one frame at a time."""
     from ale_py.vector_env import AtariVectorEnv
 
     return AtariVectorEnv(
-        game, count, num_threads=cores.available(), repeat_action_probability=0.25, noop_max=0, use_fire_reset=False,
+        game, count, num_threads=threads, repeat_action_probability=0.25, noop_max=0, use_fire_reset=False,
         episodic_life=False, reward_clipping=False, max_num_frames_per_episode=100_000, frameskip=FRAMES_PER_STEP,
         stack_num=1, img_height=SIDE, img_width=SIDE, grayscale=True, maxpool=True, autoreset_mode="SameStep",
     )  # fmt: skip
 
 
-def main(game: str, count: int, seed: int, path: Path) -> None:
-    """The emulators' side: a step for every byte on standard input, a byte on standard output when it is made."""
+def main(game: str, count: int, seed: int, begin: int, end: int, memory: int) -> None:
+    """The emulators' side: a step for every byte on standard input, a byte on standard output when it is made.
+
+    Args:
+        game: Name of the game for ale-py.
+        count: Emulators of the group.
+        seed: Of the group.
+        begin: The first that is emulated here.
+        end: The one after the last.
+        memory: The file shared with the learner, by its number.
+    """
     answer, asked = os.dup(1), os.dup(0)
     os.dup2(2, 1)  # whatever the emulator prints must not be taken for an answer
-    memory = _mapped(path, count)
-    env = vector_env(game, count)
-    frames, _ = env.reset(seed=seed)
-    memory["frame"][:], memory["cut"][:] = frames[:, 0], True
+    with os.fdopen(memory, "r+b") as file:
+        shared = {name: array[begin:end] for name, array in _mapped(file, count).items()}
+    threads = max(1, cores.available() * (end - begin) // count)  # a group may use every core while the other waits
+    env = vector_env(game, end - begin, threads)
+    frames, _ = env.reset(seed=seed + begin)
+    shared["frame"][:], shared["reward"][:], shared["ended"][:], shared["cut"][:] = frames[:, 0], 0.0, False, True
     os.write(answer, b".")
     while os.read(asked, 1):
-        frames, memory["reward"][:], memory["ended"][:], cut, _ = env.step(memory["action"].copy())
-        memory["cut"][:] = cut & ~memory["ended"]
-        memory["frame"][:] = frames[:, 0]
+        frames, shared["reward"][:], shared["ended"][:], cut, _ = env.step(shared["action"].copy())
+        shared["cut"][:] = cut & ~shared["ended"]
+        shared["frame"][:] = frames[:, 0]
         os.write(answer, b".")
     os._exit(0)  # closing can hang, and there is nothing to lose
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], *(int(argument) for argument in sys.argv[2:]))

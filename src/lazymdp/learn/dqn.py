@@ -158,7 +158,7 @@ class DQN:
             keys = jax.random.split(step_key, n_envs)
             states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
             made = Replay(observation, choice.column, self.learned(reward), ended, cut)
-            replay = jax.tree.map(lambda ring, new: ring.at[now % self.rows].set(new), replay, made)
+            replay = self.remember(replay, now, made)
 
             def update(count: Any, carry: Any) -> Any:
                 key = jax.random.fold_in(update_key, count)
@@ -308,6 +308,10 @@ class DQN:
         gradient = jax.grad(self.loss)(parameters, target, batch, eta)
         change, optimiser = self.optimiser.update(gradient, optimiser, parameters)
         return optax.apply_updates(parameters, change), optimiser
+
+    def remember(self, replay: Replay, now: Any, step: Replay) -> Replay:
+        """Writes the step of time `now` over the oldest."""
+        return jax.tree.map(lambda ring, new: ring.at[now % self.rows].set(new), replay, step)
 
     def sample(self, replay: Replay, made: Any, key: Any) -> Batch:
         """Draws evenly from all steps remembered but the newest, of `made` so far, at least 2."""

@@ -1,0 +1,108 @@
+"""Atari: Dopamine's protocol, emulators that hang, runs that are picked up. Needs ale-py."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("ale_py")
+
+from lazymdp.learn.atari import AtariHost
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
+from lazymdp.learn.training import Training, make_game
+
+
+@pytest.fixture
+def host():
+    made = AtariHost("ALE/Breakout-v5", 4)
+    made.start(0)
+    yield made
+    made.close()
+
+
+def told(host, seed, steps):
+    generator = np.random.default_rng(seed)
+    frames = []
+    for _ in range(steps):
+        for group in range(len(host.groups)):
+            frames.append(np.array(host.receive(group).frame))
+            host.send(group, generator.integers(host.n_actions, size=2))
+    return np.array(frames)
+
+
+def test_what_is_seen_follows_from_the_seed(host):
+    assert (host.n_actions, host.shape, len(host.groups)) == (4, (84, 84, 4), 2)
+    assert host.receive(0).cut.all() and host.receive(1).cut.all()
+    first = told(host, 0, 40)
+    assert first.dtype == np.uint8 and first.shape == (80, 2, 84, 84) and first.max() > 100
+    assert not host.receive(0).cut.any()
+    host.start(0)
+    np.testing.assert_array_equal(told(host, 0, 40), first)
+    host.restore(0, host.arrays())
+    assert host.receive(0).cut.all()
+    assert not np.array_equal(told(host, 0, 40), first)  # new episodes, not the old ones once more
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_emulators_that_hang_or_end_are_replaced_and_the_run_goes_on(host, how):
+    told(host, 0, 3)
+    host.patience = 3.0
+    os.kill(host._groups[1].processes[0]._process.pid, how)
+    host.receive(1)  # may have been answered before
+    host.send(1, np.zeros(2, dtype=int))
+    with pytest.warns(UserWarning, match="gave no answer within 3 s and are replaced; their 2 episodes are cut off"):
+        seen = host.receive(1)
+    assert seen.cut.all() and not seen.reward.any() and not host.receive(0).cut.any()
+    assert told(host, 1, 3).shape == (6, 2, 84, 84)
+
+
+def test_names_are_checked():
+    with pytest.raises(ValueError, match="there is no Atari game 'ALE/Nothing-v5'"):
+        make_game("ALE/Nothing-v5", 2)
+
+
+SETTINGS = {
+    "dial": DialConfig.atari(steps=160, n_envs=4, rollout=10, epochs=1, minibatches=2, network="mlp", hidden=(16, 16)),
+    "dqn": DQNConfig.atari(steps=160, n_envs=4, rollout=10, capacity=80, min_replay=40, network="mlp", hidden=(16,)),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_run_is_picked_up_with_new_episodes_and_what_it_learned(settings):
+    config = TrainConfig("ALE/Pong-v5", default="noop", settings=settings)
+    run = Training(config)
+    for _ in range(2):
+        run.advance()
+    arrays, memory = run.arrays(), run.memory()
+    assert sum(array.nbytes for array in arrays.values()) < 20e6
+    ends = []
+    for _ in range(2):
+        again = Training(config, arrays, [] if memory is None else [memory])
+        assert again.step == 80
+        while not again.done:
+            again.advance()
+        again.report()
+        ends.append(again.arrays())
+        again.close()
+    for name, array in ends[0].items():
+        np.testing.assert_array_equal(array, ends[1][name], err_msg=name)
+    changed = [name for name in arrays if name.startswith(".parameters") and (arrays[name] != ends[0][name]).any()]
+    assert changed
+    run.close()
+
+
+def test_convolutions_learn_from_what_is_seen():
+    settings = DialConfig.atari(steps=40, n_envs=2, rollout=10, epochs=1, minibatches=2)
+    run = Training(TrainConfig("ALE/Pong-v5", settings=settings))
+    before = run.arrays()
+    while not run.done:
+        run.advance()
+    run.report()
+    after = run.arrays()
+    assert all((before[name] != after[name]).any() for name in before if "kernel" in name)
+    agent = run.agent()
+    values = agent.q(np.zeros((3, 84, 84, 4), np.uint8), np.array([0.0, 0.1, 0.5]))
+    assert values.shape == (3, 6) and len(np.unique(values[:, 0])) == 3
+    run.close()
