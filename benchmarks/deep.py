@@ -163,7 +163,7 @@ def show_atari(seconds: float) -> None:
     before = emulators_alone(512, seconds)
     dial = atari(DialConfig.atari(), seconds)
     after = emulators_alone(512, seconds)
-    dqn = atari(DQNConfig.atari(), seconds)
+    dqn = atari(DQNConfig(), seconds)
     alone = max(before, after)
     print(f"{jax.devices()[0]}: emulators alone {before:,.0f} and {after:,.0f} frames/s")
     for name, found, goal in (("dial", dial, 0.85 * alone), ("dqn", dqn, GOAL_DQN)):

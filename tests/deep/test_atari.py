@@ -65,7 +65,7 @@ def test_names_are_checked():
 
 SETTINGS = {
     "dial": DialConfig.atari(steps=160, n_envs=4, rollout=10, epochs=1, minibatches=2, network="mlp", hidden=(16, 16)),
-    "dqn": DQNConfig.atari(steps=160, n_envs=4, rollout=10, capacity=80, min_replay=40, network="mlp", hidden=(16,)),
+    "dqn": DQNConfig(steps=160, n_envs=4, rollout=10, capacity=80, min_replay=40, network="mlp", hidden=(16,)),
 }
 
 

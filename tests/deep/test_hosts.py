@@ -154,8 +154,7 @@ def test_frames_are_stacked_the_same_when_choosing_and_when_remembering():
     np.testing.assert_array_equal(batch.after[:, 0, 1], batch.observation[:, 0, 2] * (batch.after[:, 0, 2] != 100.0))
 
 
-@pytest.mark.parametrize("n_groups", [1, 2])
-def test_lessons_hold_what_was_seen_and_chosen(n_groups):
+def test_lessons_hold_what_was_seen_and_chosen():
     host = CountingHost()
     config = DialConfig(steps=4000, n_envs=4, rollout=5, minibatches=2, epochs=1, hidden=(8,))
     run = Hosted(Dial(host, config), host, 0)
@@ -185,8 +184,8 @@ def test_dqn_on_the_host_finds_the_exact_control_set(structured):
 def test_the_dial_on_the_host_finds_the_exact_control_sets():
     mdp = chain()
     settings = DialConfig(
-        gamma=mdp.gamma, steps=60_000, n_envs=16, rollout=16, minibatches=4, eta_low=0.02, eta_high=0.5, hidden=(32, 32),
-        final_epsilon=0.3, learning_rate=2e-3,
+        gamma=mdp.gamma, steps=60_000, n_envs=16, rollout=16, minibatches=4, eta_low=0.02, eta_high=0.5,
+        hidden=(32, 32), final_epsilon=0.3, learning_rate=2e-3,
     )  # fmt: skip
     agent = train(TrainConfig("lazymdp-tests/Chain-v0", settings=settings))
     seen = np.eye(mdp.n_states, dtype=np.float32)

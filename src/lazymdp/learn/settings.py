@@ -67,7 +67,7 @@ class DialConfig:
 
 @dataclass(frozen=True)
 class DQNConfig:
-    """Settings of DQN at one price; as they stand, Dopamine's for Atari."""
+    """Settings of DQN at one price; as they stand, Dopamine's for Atari but for the number of environments."""
 
     steps: int = 50_000_000
     """Agent steps in all, over all environments."""
@@ -75,9 +75,9 @@ class DQNConfig:
     """Price of a step of control; where there is a budget, the price to start from, 0.01 if this is 0."""
     structured: bool = False
     """A + 1 outputs, the paper's form; True: A outputs with the lazy value derived."""
-    n_envs: int = 1
-    """Environments side by side."""
-    rollout: int = 1000
+    n_envs: int = 128
+    """Environments side by side; Dopamine has one."""
+    rollout: int = 64
     """Steps of each in an iteration."""
     gamma: float = 0.99
     """Discount."""
@@ -111,11 +111,6 @@ class DQNConfig:
     """Share of steps in control that the price is steered to; if not given, the price stays."""
     budget_step: float = 0.05
     """How fast: what the price's logarithm gains in `target_period` steps, per unit of control above the budget."""
-
-    @classmethod
-    def atari(cls, **changed: Any) -> DQNConfig:
-        """Dopamine's settings for Atari, with environments side by side for speed; others as arguments."""
-        return cls(**(dict(n_envs=128, rollout=64) | changed))
 
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
@@ -154,7 +149,7 @@ def for_env(env: str, learner: str = "dial") -> DialConfig | DQNConfig:
         return DialConfig.atari() if family == "ALE" else DialConfig()
     if learner == "dqn":
         if family == "ALE":
-            return DQNConfig.atari()
+            return DQNConfig()
         if family == "minatar":
             return DQNConfig.minatar(n_envs=16, rollout=64)
         return DQNConfig.minatar(n_envs=16, rollout=64, network=None, clip_rewards=False)
