@@ -48,9 +48,9 @@ def test_what_is_seen_follows_from_the_seed(host):
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 def test_emulators_that_hang_or_end_are_replaced_and_the_run_goes_on(host, how):
     told(host, 0, 3)
+    host.receive(1)
     host.patience = 3.0
     os.kill(host._groups[1].processes[0]._process.pid, how)
-    host.receive(1)  # may have been answered before
     host.send(1, np.zeros(2, dtype=int))
     with pytest.warns(UserWarning, match="gave no answer within 3 s and are replaced; their 2 episodes are cut off"):
         seen = host.receive(1)

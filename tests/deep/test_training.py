@@ -50,10 +50,11 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(env, settings):
     first, parts = Training(config), []
     for count in range(whole.config.settings.iterations // 3):
         first.advance()
-        if count % 5 == 4:
+        if settings is DQN_SMALL and count % 5 == 4:
             parts.append(first.memory(parts[-1].last if parts else 0))
-    parts.append(first.memory(parts[-1].last))
-    second = Training(config, first.arrays(), [part for part in parts if part is not None])
+    if parts:
+        parts.append(first.memory(parts[-1].last))
+    second = Training(config, first.arrays(), parts)
     assert second.step == first.step > 0
     same(everything(first), everything(second))
     while not second.done:
@@ -266,7 +267,7 @@ def test_a_run_can_be_the_default_of_another_and_start_its_network(tmp_path, cap
         make_default(str(first), make_game("CartPole-v1", 2))
 
     second = tmp_path / "second"
-    options = ["--default", f"{first}:epsilon=0.1", "--warm-start", str(first), "--steps", "256"]
+    options = ["--default", f"{first}:epsilon=0.1", "--warm-start", str(first), "--steps", "128"]
     assert main(["train", "FrozenLake-v1", "-o", str(second), *DQN_OPTIONS, *options]) == 0
     started = lz.learn.load(second)  # before the first update: what it was started from, with a lazy output
     np.testing.assert_allclose(started.q(seen), q, rtol=1e-4, atol=1e-3)

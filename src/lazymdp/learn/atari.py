@@ -35,6 +35,8 @@ from lazymdp.learn.hosts import Seen
 
 SIDE = 84
 FRAMES_PER_STEP = 4
+PER_PROCESS = 128
+"""Emulators in a process, where there are cores enough for several."""
 
 
 class AtariHost:
@@ -106,8 +108,7 @@ class AtariHost:
     def close(self) -> None:
         """Ends the processes."""
         for group in self._groups:
-            for process in group.processes:
-                process.kill()
+            group.close()
         self._groups = []
 
     def _new_seed(self, group: int) -> int:
@@ -125,11 +126,18 @@ class _Group:
         self._file.truncate(_layout(count).itemsize)
         self.memory = _mapped(self._file, count)
         self._command = [game, str(count)]
-        # Making an emulator takes a tenth of a second, so each core makes its own; half of them for each of two groups.
-        n_processes = max(1, min(cores.available() // 2, count))
+        # Making an emulator takes a tenth of a second, one after the other in a process: several make them sooner. But
+        # work is shared within a process only, and one that has to wait for a core holds up its group: not too many.
+        n_processes = min(-(-count // PER_PROCESS), max(1, cores.available() // 2))
         bounds = np.linspace(0, count, n_processes + 1).astype(int)
         parts = [slice(int(begin), int(end)) for begin, end in pairwise(bounds)]
         self.processes = [self._process(part, seed) for part in parts]
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for process in self.processes:
+            process.kill()
+        self._file.close()
 
     def replace(self, place: int, seed: int) -> _Process:
         """New emulators in place of some."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lazymdp.learn.dial import Dial
 from lazymdp.learn.dqn import DQN
-from lazymdp.learn.hosts import Host
+from lazymdp.learn.hosts import Host, Seen
 
 Arrays = Mapping[str, NDArray[Any]]
 _MEMORY = ".replay"  # what a run remembers: told apart from the rest, as it is large and changes little
@@ -75,10 +75,10 @@ class Hosted:
 
     def __init__(self, learner: Dial | DQN, host: Host, seed: int, **start: Any) -> None:
         self.learner, self.host, self.seed = learner, host, seed
-        self._turn = jax.jit(learner.turn, donate_argnums=0)
         self._learn = jax.jit(learner.learn, donate_argnums=0, static_argnames="due")
         self._close = jax.jit(learner.close, donate_argnums=0)
         self.state: Any = learner.init_host(jax.random.key(seed), host, **start)
+        self._turn: Any = None
         self._episodes: list[NDArray[Any]] = []
         self.iteration = 0
         self._in_flight = False  # whether choices have been made whose outcome `receive` will tell
@@ -88,6 +88,9 @@ class Hosted:
         """One iteration, with the gradient steps that fall into it; after the last, those that are left."""
         if not self._in_flight:
             self.host.start(self.seed)
+        if self._turn is None:
+            self._turn = self._compiled_turn()  # while the environments start
+        if not self._in_flight:
             self._step(0)
             self._episodes.clear()  # none has been played
             self._in_flight = True
@@ -128,10 +131,18 @@ class Hosted:
     def _step(self, slot: int) -> None:
         for group, part in enumerate(self.host.groups):
             seen = self.host.receive(group)
-            self.state, told = self._turn(self.state, seen, part.start, slot)
+            self.state, told = self._turn(self.state, seen, np.int32(part.start), np.int32(slot))
             actions, *episodes = np.asarray(told)  # waits
             self.host.send(group, actions.astype(np.int64))
             self._episodes.append(np.stack(episodes))
+
+    def _compiled_turn(self) -> Any:
+        host, count = self.host, self.host.groups[0].stop
+        frame = host.shape[:-1] if host.stack > 1 else host.shape
+        shapes = ((count, *frame), host.dtype), ((count,), np.float32), ((count,), bool), ((count,), bool)
+        seen = Seen(*(jax.ShapeDtypeStruct(*shape) for shape in shapes))
+        turn = jax.jit(self.learner.turn, donate_argnums=0)
+        return turn.lower(self.state, seen, np.int32(0), np.int32(0)).compile()
 
     def _work(self, slot: int) -> None:
         due = self.learner.due(self.iteration, slot, self._has_lessons)

@@ -108,7 +108,7 @@ def _convolved(x: Any, kernel: Any, stride: int, padding: str) -> Any:
 
     The result is the same. Few channels waste most of what a GPU's matrix units can do, and blocks have more of them.
     """
-    size, n_channels, n_outputs = kernel.shape[0], *kernel.shape[2:]
+    size, _, n_channels, n_outputs = kernel.shape
     if stride > 1 and size % stride == 0:
         places = [(n - size) // stride + 1 if padding == "VALID" else -(-n // stride) for n in x.shape[1:3]]
         spans = [(place - 1) * stride + size for place in places]

@@ -63,13 +63,19 @@ class Metrics:
     control: float
 
 
-def make_game(env: str, n_envs: int) -> Game | Host:
-    """The environment of that name: compiled where that can be, else `n_envs` copies on the host."""
+def make_game(env: str, n_envs: int, n_groups: int = 1) -> Game | Host:
+    """The environment of that name: compiled where that can be, else `n_envs` copies on the host.
+
+    Args:
+        env: Its name.
+        n_envs: Copies.
+        n_groups: Of Atari's emulators, one of which steps while the other waits for its actions.
+    """
     family, _, name = env.partition("/")
     if family == "minatar":
         return minatar(name)
     if family == "ALE":
-        return AtariHost(env, n_envs)
+        return AtariHost(env, n_envs, n_groups)
     try:
         made = gym.make(env)
     except gym.error.Error as error:
@@ -271,7 +277,8 @@ def train(
 
 def _learner(config: TrainConfig, default: Any) -> Dial | DQN:
     check_settings(config.settings)
-    game = make_game(config.env, config.settings.n_envs)
+    # The dial waits for emulators, so these must never wait for it. DQN waits for its updates: one group is less work.
+    game = make_game(config.env, config.settings.n_envs, 1 if isinstance(config.settings, DQNConfig) else 2)
     asked = make_default(config.default if default is None else default, game)
     if isinstance(config.settings, DQNConfig):
         return DQN(game, config.settings, asked)
