@@ -1,5 +1,6 @@
 """The one backup of every structured learner against the exact operator."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -45,3 +46,47 @@ def test_the_value_is_exactly_the_larger_of_the_two():
     q = np.array([[1.0, 3.0], [0.0, 0.0]])
     half = np.full((2, 2), 0.5)
     np.testing.assert_allclose(lazy_backup(q, half, np.array([1.0, 1.0]), np.array([0.9, 0.0]), 0.25), [3.45, 0.75])
+
+
+class Recorded(gym.Env):
+    """A random model as an environment that writes down every step, its copies too."""
+
+    steps = []  # noqa: RUF012
+
+    def __init__(self, mdp):
+        self.mdp = mdp
+        self.observation_space, self.action_space = (
+            gym.spaces.Discrete(mdp.n_states),
+            gym.spaces.Discrete(mdp.n_actions),
+        )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = int(self.np_random.integers(self.mdp.n_states))
+        return self.state, {}
+
+    def step(self, action):
+        row = self.state * self.mdp.n_actions + action
+        after = int(self.np_random.choice(self.mdp.n_states, p=self.mdp.transitions[[row]].toarray()[0]))
+        reward, ended = float(self.mdp.rewards.ravel()[row]), bool(self.np_random.random() < 0.1)
+        self.steps.append((self.state, int(action), reward, after, ended))
+        self.state = after
+        return after, reward, ended, False, {}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_tabular_learner_makes_this_backup_at_every_step(seed):
+    """Its compiled loop keeps the value of each state as it goes, for speed; what it learns is this backup's."""
+    generator = np.random.default_rng(seed)
+    mdp, default = random_model(generator, 6, 3, 0.9)
+    env, eta = Recorded(mdp), float(generator.uniform(0.0, 0.3))
+    env.steps.clear()
+    found = lz.learn.q_learning(
+        env, default, eta, gamma=0.9, alpha=0.3, episodes=60, max_steps=40, seed=seed, workers=1
+    )
+    q = np.zeros((6, 3))
+    for state, action, reward, after, ended in env.steps:
+        target = lazy_backup(q[after], default[after], reward, 0.9 * (not ended), eta)
+        q[state, action] += 0.3 * (target - q[state, action])
+    assert len(env.steps) > 300
+    np.testing.assert_allclose(found.q[0, 0], q, rtol=1e-10, atol=1e-12)

@@ -131,7 +131,7 @@ def test_the_same_seed_gives_the_same_network_and_another_seed_another():
 
 def test_prices_are_drawn_as_asked():
     dial = Dial(from_mdp(chain()), DialConfig(n_envs=4000, eta_low=0.01, eta_high=1.0, free_share=0.25))
-    eta = np.asarray(dial.draw_eta(jax.random.key(0), jnp.array([0.01, 1.0, 0.25]), 4000))
+    eta = np.asarray(dial.draw_eta(jax.random.key(0), jnp.array([0.01, 1.0, 0.25]), (4000,)))
     assert abs((eta == 0.0).mean() - 0.25) < 0.03
     paid = eta[eta > 0.0]
     assert paid.min() >= 0.0099 and paid.max() <= 1.001

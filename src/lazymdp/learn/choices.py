@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from lazymdp.learn.backup import lazy_value
@@ -20,19 +19,19 @@ class Choice(NamedTuple):
     value: Any  # of the state to the greedy agent
 
 
-def choose(q: Any, probabilities: Any, eta: Any, key: Any, epsilon: Any) -> Choice:
+def choose(q: Any, probabilities: Any, eta: Any, uniform: Any, epsilon: Any) -> Choice:
     """Chooses by values `q`, at random with probability `epsilon`.
 
     Args:
         q: `[N, A]` values of taking control (structured), or `[N, A + 1]` with that of being lazy last.
         probabilities: `[N, A]` of the default policy.
         eta: `[N]` prices.
-        key: Random key.
+        uniform: `[3, N]` random numbers between 0 and 1.
         epsilon: Share of choices drawn evenly from all A + 1.
     """
     n_actions = probabilities.shape[-1]
     structured = q.shape[-1] == n_actions
-    explore, which, drawn = jax.random.uniform(key, (3, q.shape[0]))
+    explore, which, drawn = uniform
     control = q[:, :n_actions]
     mean = (control * probabilities).sum(-1) if structured else q[:, n_actions] - eta
     best = control.max(-1)

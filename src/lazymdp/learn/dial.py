@@ -28,7 +28,7 @@ import optax
 
 from lazymdp.learn.choices import Choice, choose
 from lazymdp.learn.device_defaults import Default, uniform
-from lazymdp.learn.games import Game, compiled
+from lazymdp.learn.games import Game, compiled, restarted
 from lazymdp.learn.groups import Group, empty_stack, pushed
 from lazymdp.learn.hosts import Host, Seen
 from lazymdp.learn.networks import dial_network
@@ -120,8 +120,8 @@ class Dial:
             config.learning_rate, config.final_learning_rate, config.iterations * self.gradient_steps
         )
         # Flattened: one long array instead of many short ones takes fewer kernels.
-        self.optimiser = optax.chain(
-            optax.clip_by_global_norm(config.largest_gradient), optax.flatten(optax.radam(rate))
+        self.optimiser = optax.flatten(
+            optax.chain(optax.clip_by_global_norm(config.largest_gradient), optax.radam(rate))
         )
 
     # -- a compiled game ---------------------------------------------------------------------------------------------
@@ -139,22 +139,29 @@ class Dial:
     def iterate(self, learner: Learner) -> tuple[Learner, Episodes]:
         """One rollout of the compiled game, and its fit."""
         game, epsilon = compiled(self.game), self.epsilon(learner.iteration)
+        shape = (self.config.rollout, self.config.n_envs)
 
-        def step(carry: Any, _: Any) -> tuple[Any, tuple[Step, Episodes]]:
-            states, actors, key = carry
-            key, choice_key, step_key, eta_key = jax.random.split(key, 4)
+        # All that is random in the rollout is drawn at once: fewer kernels than step by step.
+        key, choice_key, eta_key, move_key, start_key, fit_key = jax.random.split(learner.key, 6)
+        uniforms = jax.random.uniform(choice_key, (shape[0], 3, shape[1]))
+        etas = self.draw_eta(eta_key, learner.prices, shape)
+        move_keys, start_keys = jax.random.split(move_key, shape), jax.random.split(start_key, shape)
+        starts = jax.vmap(jax.vmap(game.init))(start_keys)
+
+        def step(carry: Any, drawn: Any) -> tuple[Any, tuple[Step, Any]]:
+            states, actors = carry
+            uniform, new_eta, keys, starts = drawn
             observation = jax.vmap(game.observe)(states)
-            choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
-            keys = jax.random.split(step_key, self.config.n_envs)
-            states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
-            made = Step(observation, actors.eta, choice, self.learned(reward), ended, cut)
-            actors = actors._replace(last=choice.executed)
-            actors, episodes = self.settle(actors, choice.lazy, reward, ended | cut, learner.prices, eta_key)
-            return (states, actors, key), (made, episodes)
+            q = self.network.apply(learner.parameters, observation, actors.eta)
+            choice = choose(q, self.default(observation, actors.last), actors.eta, uniform, epsilon)
+            states, reward, ended, cut = jax.vmap(game.move)(states, choice.executed, keys)
+            made, over = Step(observation, actors.eta, choice, self.learned(reward), ended, cut), ended | cut
+            actors, running = self.settle(actors._replace(last=choice.executed), choice.lazy, reward, over, new_eta)
+            return (jax.vmap(restarted)(over, starts, states), actors), (made, running)
 
-        carry = (learner.game, learner.actors, learner.key)
-        (states, actors, key), (steps, episodes) = jax.lax.scan(step, carry, None, self.config.rollout)
-        key, fit_key = jax.random.split(key)
+        carry, drawn = (learner.game, learner.actors), (uniforms, etas, move_keys, starts)
+        (states, actors), (steps, running) = jax.lax.scan(step, carry, drawn, unroll=2)  # 2 % faster on a GPU
+        episodes = Episodes(steps.ended | steps.cut, steps.eta, *jnp.moveaxis(running, -1, 0))
         last = jax.vmap(game.observe)(states)
         value = self.act(learner.parameters, last, actors.eta, actors.last, fit_key, 0.0).value
         lessons = self.lessons(steps, value, fit_key)
@@ -207,7 +214,9 @@ class Dial:
         over = seen.ended | seen.cut
         actors, stack = group.part(learner.actors), group.part(learner.stack)
         lazy = group.part(learner.rollout.choice.lazy[slot - 1])
-        actors, episodes = self.settle(actors, lazy, seen.reward, over, learner.prices, eta_key)
+        new_eta = self.draw_eta(eta_key, learner.prices, over.shape)
+        eta, (actors, running) = actors.eta, self.settle(actors, lazy, seen.reward, over, new_eta)
+        episodes = Episodes(over, eta, *running.T)
         observation, stack = pushed(stack, seen.frame, over)
         epsilon = self.epsilon(learner.iteration)
         choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
@@ -259,26 +268,22 @@ class Dial:
         progress = iteration / (config.exploration * config.iterations)
         return jnp.maximum(config.final_epsilon, 1.0 - (1.0 - config.final_epsilon) * progress)
 
-    def draw_eta(self, key: Any, prices: Any, count: int) -> Any:
-        """`[count]` prices: 0 now and then, else even in their logarithm."""
+    def draw_eta(self, key: Any, prices: Any, shape: tuple[int, ...]) -> Any:
+        """Prices: 0 now and then, else even in their logarithm."""
         low, high, free_share = prices
-        free, place = jax.random.uniform(key, (2, count))
+        free, place = jax.random.uniform(key, (2, *shape))
         return jnp.where(free < free_share, 0.0, low * jnp.exp(place * jnp.log(high / low)))
 
     def act(self, parameters: Any, observation: Any, eta: Any, last: Any, key: Any, epsilon: Any) -> Choice:
         """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices after `[N]` actions."""
         q = self.network.apply(parameters, observation, eta)
-        return choose(q, self.default(observation, last), eta, key, epsilon)
+        return choose(q, self.default(observation, last), eta, jax.random.uniform(key, (3, q.shape[0])), epsilon)
 
-    def settle(
-        self, actors: Actors, lazy: Any, reward: Any, over: Any, prices: Any, key: Any
-    ) -> tuple[Actors, Episodes]:
-        """Adds a step to the episodes under way; those that are over are told, and new ones begin at new prices."""
-        eta, running, last = actors
-        running = running + jnp.stack([reward, jnp.ones_like(reward), 1.0 - lazy], -1)
-        episodes = Episodes(over, eta, running[:, 0], running[:, 1], running[:, 2])
-        eta = jnp.where(over, self.draw_eta(key, prices, eta.size), eta)
-        return Actors(eta, running * ~over[:, None], jnp.where(over, self.game.noop, last)), episodes
+    def settle(self, actors: Actors, lazy: Any, reward: Any, over: Any, new_eta: Any) -> tuple[Actors, Any]:
+        """Adds a step to the episodes under way, `[N, 3]` told; where one is over, the next begins at a new price."""
+        running = actors.running + jnp.stack([reward, jnp.ones_like(reward), 1.0 - lazy], -1)
+        eta, last = jnp.where(over, new_eta, actors.eta), jnp.where(over, self.game.noop, actors.last)
+        return Actors(eta, running * ~over[:, None], last), running
 
     def learned(self, reward: Any) -> Any:
         """Rewards as they are learned from."""
@@ -306,7 +311,7 @@ class Dial:
         count = targets.size
         columns = (steps.observation, steps.eta, steps.choice.column, targets, 1.0 - steps.cut)
         observation, eta, column, target, weight = (x.reshape((count, *x.shape[2:])) for x in columns)
-        order = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, config.epochs))
+        order = jnp.argsort(jax.random.bits(key, (config.epochs, count)))
         used = count // config.minibatches * config.minibatches
         rows = order[:, :used].reshape(self.gradient_steps, -1)
         return Lessons(observation, eta, column, target, weight, rows)
@@ -318,7 +323,7 @@ class Dial:
 
         def loss(parameters: Any) -> Any:
             q = self.network.apply(parameters, observation, eta)
-            found = jnp.take_along_axis(q, column[:, None], -1)[:, 0]
+            found = (q * jax.nn.one_hot(column, q.shape[-1])).sum(-1)  # a gather's gradient would be a scatter: slower
             return 0.5 * (weight * jnp.square(found - target)).mean()
 
         updates, state = self.optimiser.update(jax.grad(loss)(parameters), state, parameters)
@@ -333,4 +338,5 @@ class Dial:
 
     def _actors(self, key: Any, prices: Any) -> Actors:
         count = self.config.n_envs
-        return Actors(self.draw_eta(key, prices, count), jnp.zeros((count, 3)), jnp.full(count, self.game.noop))
+        last = jnp.full(count, self.game.noop, jnp.int32)  # typed: else the second iteration would be compiled anew
+        return Actors(self.draw_eta(key, prices, (count,)), jnp.zeros((count, 3)), last)

@@ -287,7 +287,7 @@ class DQN:
     def act(self, parameters: Any, observation: Any, eta: Any, last: Any, key: Any, epsilon: Any) -> Choice:
         """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices after `[N]` actions."""
         q = self.network.apply(parameters, observation, eta)
-        return choose(q, self.default(observation, last), eta, key, epsilon)
+        return choose(q, self.default(observation, last), eta, jax.random.uniform(key, (3, q.shape[0])), epsilon)
 
     def settle(self, actors: Actors, lazy: Any, reward: Any, over: Any) -> tuple[Actors, Episodes]:
         """Adds a step to the episodes under way; those that are over are told, and new ones begin."""
@@ -387,7 +387,7 @@ class DQN:
 
     def _actors(self, price: Any) -> Actors:
         count = self.config.n_envs
-        return Actors(jnp.full(count, price), jnp.zeros((count, 3)), jnp.full(count, self.game.noop))
+        return Actors(jnp.full(count, price), jnp.zeros((count, 3)), jnp.full(count, self.game.noop, jnp.int32))
 
 
 def warm_start(parameters: Any, from_outputs: int, to_outputs: int, eta: float = 0.0) -> Any:

@@ -23,8 +23,8 @@ class Game(NamedTuple):
 
     Attributes:
         init: `key -> state`, the start of an episode.
-        step: `(state, action, key) -> (state, reward, ended, cut)`; where the episode ended, or was cut off though it
-            could have gone on, the state is a new start.
+        move: `(state, action, key) -> (state, reward, ended, cut)`, one step; `cut`: the episode is over though it
+            could have gone on.
         observe: `state -> observation`, an array of `shape`.
         shape: Of an observation.
         n_actions: Of the base game.
@@ -32,11 +32,22 @@ class Game(NamedTuple):
     """
 
     init: Callable[[Any], Any]
-    step: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
+    move: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
     observe: Callable[[Any], Any]
     shape: tuple[int, ...]
     n_actions: int
     noop: int = 0
+
+    def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+        """`move`, and a new start where the episode is over."""
+        move_key, start_key = jax.random.split(key)
+        after, reward, ended, cut = self.move(state, action, move_key)
+        return restarted(ended | cut, self.init(start_key), after), reward, ended, cut
+
+
+def restarted(over: Any, start: Any, state: Any) -> Any:
+    """The start where the episode is over, else the state."""
+    return jax.tree.map(lambda new, old: jnp.where(over, new, old), start, state)
 
 
 def compiled(game: Any) -> Game:
@@ -56,14 +67,11 @@ def minatar(name: str) -> Game:
         raise ImportError("MinAtar needs pgx: pip install 'lazymdp[minatar]'") from error
     env = pgx.make(f"minatar-{name}")
 
-    def step(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
-        step_key, start_key = jax.random.split(key)
-        after = env.step(state, action, step_key)
-        over = after.terminated | after.truncated
-        restarted = jax.tree.map(lambda new, old: jnp.where(over, new, old), env.init(start_key), after)
-        return restarted, after.rewards[0], after.terminated, after.truncated & ~after.terminated
+    def move(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+        after = env.step(state, action, key)
+        return after, after.rewards[0], after.terminated, after.truncated & ~after.terminated
 
-    return Game(env.init, step, lambda state: state.observation, tuple(env.observation_shape), env.num_actions)
+    return Game(env.init, move, lambda state: state.observation, tuple(env.observation_shape), env.num_actions)
 
 
 def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
@@ -89,15 +97,14 @@ def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
     def init(key: Any) -> Any:
         return jnp.stack([first[(jax.random.uniform(key) >= chances).sum()], 0])  # state, steps so far
 
-    def step(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
-        step_key, start_key = jax.random.split(key)
+    def move(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
         row, steps = state[0] * mdp.n_actions + action, state[1] + 1
-        after = table[row, (jax.random.uniform(step_key) >= cumulative[row]).sum()]
+        after = table[row, (jax.random.uniform(key) >= cumulative[row]).sum()]
         ended = absorbing[after]
         cut = ~ended & (False if max_steps is None else steps >= max_steps)
-        return jnp.where(ended | cut, init(start_key), jnp.stack([after, steps])), rewards[row], ended, cut
+        return jnp.stack([after, steps]), rewards[row], ended, cut
 
     def observe(state: Any) -> Any:
         return jax.nn.one_hot(state[0], mdp.n_states)
 
-    return Game(init, step, observe, (mdp.n_states,), mdp.n_actions)
+    return Game(init, move, observe, (mdp.n_states,), mdp.n_actions)

@@ -26,14 +26,14 @@ class Network(NamedTuple):
 
 
 class _DialLayers(eqx.Module):  # type: ignore[misc, unused-ignore]
-    price: eqx.nn.Linear
+    price: Any  # [3, width]
     dense: list[eqx.nn.Linear]
     norms: list[eqx.nn.LayerNorm]
     head: eqx.nn.Linear
 
     def __init__(self, n_inputs: int, n_outputs: int, hidden: tuple[int, ...], key: Any) -> None:
         keys = jax.random.split(key, len(hidden) + 2)
-        self.price = eqx.nn.Linear(3, _PRICE_WIDTH, key=keys[0])
+        self.price = jax.random.uniform(keys[0], (3, _PRICE_WIDTH), minval=-1.0) / jnp.sqrt(3.0)
         widths = (n_inputs, *hidden)
         self.dense = [
             eqx.nn.Linear(width + (_PRICE_WIDTH if layer == 1 else 0), after, key=k)
@@ -43,7 +43,8 @@ class _DialLayers(eqx.Module):  # type: ignore[misc, unused-ignore]
         self.head = eqx.nn.Linear(hidden[-1] + (_PRICE_WIDTH if len(hidden) == 1 else 0), n_outputs, key=keys[1])
 
     def __call__(self, observation: Any, eta: Any) -> Any:
-        price = jax.nn.relu(self.price(_price_features(eta)))
+        # Three products written out: as one of matrices they are kernels of their own, and slow ones backwards.
+        price = jax.nn.relu(sum(kernel * x for kernel, x in zip(self.price, _price_features(eta), strict=True)))
         x = _numbers(observation).ravel()
         for layer, (dense, norm) in enumerate(zip(self.dense, self.norms, strict=True)):
             x = jax.nn.relu(norm(dense(jnp.concatenate([x, price]) if layer == 1 else x)))

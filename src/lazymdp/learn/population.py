@@ -66,7 +66,7 @@ class Population:
         keys = jax.random.split(start_key, eta.shape)
         game = compiled(self.dial.game)
         states = jax.jit(jax.vmap(jax.vmap(game.init)))(keys)
-        playing = Playing(states, jnp.full(eta.shape, game.noop), jnp.zeros((*eta.shape, 3)), eta >= 0.0)
+        playing = Playing(states, jnp.full(eta.shape, game.noop, jnp.int32), jnp.zeros((*eta.shape, 3)), eta >= 0.0)
         for _ in range(0, max_steps, CHUNK):
             key, chunk_key = jax.random.split(key)
             chunk_keys = jax.random.split(chunk_key, n_runs)
