@@ -1,10 +1,12 @@
-"""Training steps a second of the dial on MinAtar Breakout: on this CPU against Stable-Baselines3, and as a population.
+"""Training steps a second of the deep learners: on this CPU against Stable-Baselines3, on a GPU against the goals.
 
-    python benchmarks/deep.py                # this machine's CPU, against SB3's DQN; writes the tables
-    python benchmarks/deep.py --population   # 8 prices x 4 seeds as one program; meant for a GPU, prints only
-    python benchmarks/deep.py --atari        # Breakout: the dial and DQN against the emulators alone; prints only
+    python benchmarks/deep.py                           # this machine's CPU; writes the tables
+    python benchmarks/deep.py --gpu population atari    # a machine with a GPU; writes benchmarks/results/deep_gpu.json
+    python benchmarks/deep.py --page                    # the page of both again, from what was measured
 
-What is measured, and the rules: ``benchmarks/README.md``.
+*population*: MinAtar Breakout, 8 prices x 4 seeds, 128 environments each, as one program. *atari*: Breakout, the dial
+with 512 environments against ale-py's vector environment alone in the same run, and DQN. With a GPU far away, `--out
+FILE` says where to write. What is measured, and the rules: ``benchmarks/README.md``.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import environment  # noqa: F401  re-executes this script in benchmarks/.venv, b
 
 # isort: split
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +39,7 @@ GOALS = {"steps a second": 30_000.0, "times SB3's DQN": 20.0}
 ETAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 GOAL_POPULATION = 20e6
 GOAL_DQN = 30_000.0
+GPU_RESULTS = report.ROOT / "benchmarks" / "results" / "deep_gpu.json"
 
 
 def rate(advance: Callable[[], int], seconds: float) -> float:
@@ -184,44 +188,61 @@ def atari(settings: DialConfig | DQNConfig, seconds: float, before: Callable[[],
         run.close()
 
 
-def show_atari(n_envs: int, seconds: float) -> None:
-    """Each learner against the emulators alone."""
+def measure_atari(n_envs: int, seconds: float) -> dict[str, float]:
+    """Frames a second of the emulators alone, the dial and DQN."""
     emulators = EmulatorsAlone(n_envs)
-    found = atari(DialConfig.atari(n_envs=n_envs), seconds, before=emulators.wait)
-    alone = emulators.rate(seconds)
+    found = {"dial": atari(DialConfig.atari(n_envs=n_envs), seconds, before=emulators.wait)}
+    found["emulators"] = emulators.rate(seconds)
     emulators.process.kill()
-    print(f"{jax.devices()[0]}, {cores.available()} cores: {n_envs} emulators alone {alone:,.0f} frames/s", flush=True)
-    show_goal("dial", found, 0.85 * alone, alone)
-    show_goal("dqn", atari(DQNConfig(), seconds), GOAL_DQN, alone)
+    print(found, flush=True)
+    return {**found, "dqn": atari(DQNConfig(), seconds)}
 
 
-def show_goal(name: str, found: float, goal: float, alone: float) -> None:
-    met = "met" if found >= goal else "not met"
-    words = f"{name}: {found:,.0f} frames/s, {found / alone:.0%} of the emulators alone; goal {goal:,.0f}: {met}"
-    print(words, flush=True)
+def measure_gpu(parts: list[str], out: Path, n_envs: int, seconds: float) -> None:
+    """Measures some parts; what `out` holds of the others stays."""
+    results = json.loads(out.read_text()) if out.exists() else {}
+    for part in parts:
+        found = {"steps": population(4, seconds)} if part == "population" else measure_atari(n_envs, seconds)
+        made = report.circumstances(["lazymdp", "jax", "equinox", "optax", "pgx", "ale-py"])
+        results[part] = {"device": str(jax.devices()[0].device_kind), **made, **found}
+        print(results[part], flush=True)
+        out.write_text(json.dumps(results, indent=2) + "\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--population", action="store_true", help="8 prices x 4 seeds as one program; prints only")
-    parser.add_argument("--atari", action="store_true", help="the dial and DQN on Breakout; prints only")
-    parser.add_argument("--n-envs", type=int, default=512, help="of the dial on Breakout")
-    parser.add_argument("--seconds", type=float, default=20.0)
-    options = parser.parse_args()
-    if options.atari:
-        show_atari(options.n_envs, options.seconds)
-        os._exit(0)
-        return
-    if options.population:
-        found = population(4, options.seconds)
-        met = "met" if found >= GOAL_POPULATION else "not met"
-        print(f"{jax.devices()[0]}: {found / 1e6:.1f} M steps/s; goal {GOAL_POPULATION / 1e6:.0f} M: {met}")
-        return
+def gpu_section() -> list[str]:
+    """What was measured on a GPU, as paragraphs of the page."""
+    if not GPU_RESULTS.exists():
+        return []
+    results = json.loads(GPU_RESULTS.read_text())
+    rows, where = [], []
+    for part, found in results.items():
+        machine = f"{found['device']} with {found['cores']} cores, jax {found['versions']['jax']}"
+        where.append(f"{part} on an {machine}, {found['date']}")
+        if part == "population":
+            rows.append(("MinAtar population, M steps/s", found["steps"] / 1e6, GOAL_POPULATION / 1e6))
+        else:
+            rows.append(
+                ("dial on Atari, share of the emulators alone, %", 100 * found["dial"] / found["emulators"], 85.0)
+            )
+            rows.append(("dqn on Atari, frames/s", found["dqn"], GOAL_DQN))
+            where[-1] += f"; emulators alone {found['emulators']:,.0f} frames/s, dial {found['dial']:,.0f}"
+    cells = [[n, f"{goal:,.4g}", f"{found:,.4g}", "yes" if found >= goal else "no"] for n, found, goal in rows]
+    said = "Written by `python benchmarks/deep.py --gpu ...`: " + "; ".join(where) + "."
+    return ["## On a GPU", said, report.markdown(("goal", "wanted", "found", "met"), cells, words=1)]
+
+
+def measure_cpu(seconds: float) -> None:
     rates = {
-        "lazymdp dial": dial(options.seconds),
+        "lazymdp dial": dial(seconds),
         "the games alone, no learning": games_alone(5.0),
         "SB3 DQN on the wrapped game": sb3_dqn(8_000),
     }
+    made = report.circumstances(["lazymdp", "jax", "equinox", "optax", "pgx", "stable-baselines3", "torch", "MinAtar"])
+    write_page({"circumstances": made, "rates": rates})
+
+
+def write_page(results: dict) -> None:
+    rates = results["rates"]
     header, goal_header = ("learner", "steps/s"), ("goal", "wanted", "found", "met")
     cells = [[name, f"{found:,.0f}"] for name, found in rates.items()]
     ours, times = rates["lazymdp dial"], rates["lazymdp dial"] / rates["SB3 DQN on the wrapped game"]
@@ -231,15 +252,32 @@ def main() -> None:
     ]
     report.show("training on MinAtar Breakout, CPU", header, cells, words=1)
     report.show("goals", goal_header, goals, words=1)
-    made = report.circumstances(["lazymdp", "jax", "equinox", "optax", "pgx", "stable-baselines3", "torch", "MinAtar"])
     sections = [
         "Agent steps a second, learning included, after one call to compile. SB3's DQN learns on one environment, one "
         "update per four steps, with MinAtar's own Python implementation behind `LazyAction`; the dial runs compiled.",
         report.markdown(header, cells, words=1),
         "## Goals",
         report.markdown(goal_header, goals, words=1),
+        *gpu_section(),
     ]
-    report.write("deep", "Deep learning", {"circumstances": made, "rates": rates}, sections)
+    report.write("deep", "Deep learning", results, sections)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gpu", nargs="+", choices=["population", "atari"], help="measure these on a GPU")
+    parser.add_argument("--out", type=Path, default=GPU_RESULTS, help="where to write what was measured on a GPU")
+    parser.add_argument("--page", action="store_true", help="write the page again, from what was measured")
+    parser.add_argument("--n-envs", type=int, default=512, help="of the dial on Atari")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    options = parser.parse_args()
+    if options.gpu:
+        measure_gpu(options.gpu, options.out, options.n_envs, options.seconds)
+        os._exit(0)  # ale-py can hang at the end
+    if options.page:
+        write_page(json.loads((report.ROOT / "benchmarks" / "results" / "deep.json").read_text()))
+    else:
+        measure_cpu(options.seconds)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
-from lazymdp.learn.dqn import DQN, Batch, Replay, warm_start  # noqa: E402
+from lazymdp.learn.dqn import DQN, Batch, Replay  # noqa: E402
 from lazymdp.learn.games import Game, from_mdp  # noqa: E402
-from lazymdp.learn.networks import q_network  # noqa: E402
+from lazymdp.learn.networks import q_network, warm_start  # noqa: E402
 from lazymdp.learn.playing import DQNAgent  # noqa: E402
 from lazymdp.learn.settings import DQNConfig, check_settings  # noqa: E402
 

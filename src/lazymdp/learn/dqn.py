@@ -45,7 +45,7 @@ from lazymdp.learn.dial import Actors, Episodes
 from lazymdp.learn.games import Game, compiled
 from lazymdp.learn.groups import Group, empty_stack, pushed
 from lazymdp.learn.hosts import Host, Seen
-from lazymdp.learn.networks import Layer, q_network
+from lazymdp.learn.networks import q_network
 from lazymdp.learn.settings import DQNConfig, check_settings
 
 SMALLEST_PRICE = 1e-4
@@ -388,29 +388,3 @@ class DQN:
     def _actors(self, price: Any) -> Actors:
         count = self.config.n_envs
         return Actors(jnp.full(count, price), jnp.zeros((count, 3)), jnp.full(count, self.game.noop, jnp.int32))
-
-
-def warm_start(parameters: Any, from_outputs: int, to_outputs: int, eta: float = 0.0) -> Any:
-    """Parameters to start another network from: with the lazy output added (A to A + 1), or taken away.
-
-    An added one starts as the mean of the others plus `eta`, which is what being lazy is worth if the default is
-    uniform (Prop. 2). The choices are then those of the structured form at this price. Where the others come from a
-    plain DQN, they lack the price of the first step; so does the lazy one, and the choices are the same.
-
-    Args:
-        parameters: Of `q_network`.
-        from_outputs: Outputs of the network they are of.
-        to_outputs: Outputs of the one to be started.
-        eta: Price.
-    """
-    *inner, head = parameters
-    if head.bias.shape != (from_outputs,):
-        raise ValueError(f"the network has {head.bias.shape[0]} outputs, not {from_outputs}.")
-    if to_outputs == from_outputs - 1:
-        head = Layer(head.kernel[:, :-1], head.bias[:-1])
-    elif to_outputs == from_outputs + 1:
-        kernel, bias = head.kernel.mean(1, keepdims=True), head.bias.mean(keepdims=True) + eta
-        head = Layer(jnp.concatenate([head.kernel, kernel], 1), jnp.concatenate([head.bias, bias]))
-    elif to_outputs != from_outputs:
-        raise ValueError(f"from {from_outputs} to {to_outputs} outputs: expected one more, one less or as many.")
-    return (*inner, head)

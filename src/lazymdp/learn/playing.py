@@ -163,7 +163,9 @@ class Agent:
         key = jax.random.key(seed)
         starts = jax.random.split(key, episodes)
         states = self._start(jnp.tile(starts, prices.size))
-        playing = Playing(states, jnp.full(eta.size, self.learner.game.noop, jnp.int32), jnp.zeros((eta.size, 3)), eta >= 0.0)
+        playing = Playing(
+            states, jnp.full(eta.size, self.learner.game.noop, jnp.int32), jnp.zeros((eta.size, 3)), eta >= 0.0
+        )
         for done in range(0, max_steps, CHUNK):
             key, chunk_key = jax.random.split(key)
             playing = self._play(self.parameters, playing, eta, chunk_key, epsilon)

@@ -25,10 +25,11 @@ from lazymdp.learn import device_defaults
 from lazymdp.learn.atari import AtariHost
 from lazymdp.learn.device_defaults import Default
 from lazymdp.learn.dial import Dial
-from lazymdp.learn.dqn import DQN, warm_start
+from lazymdp.learn.dqn import DQN
 from lazymdp.learn.driving import Arrays, Compiled, Hosted, filled_parameters, recalled, remembered
 from lazymdp.learn.games import Game, from_mdp, minatar
 from lazymdp.learn.hosts import GymnasiumHost, Host
+from lazymdp.learn.networks import warm_start
 from lazymdp.learn.playing import Agent, DialAgent, DQNAgent
 from lazymdp.learn.saved import CONFIG, Memory, read_checkpoint, read_config
 from lazymdp.learn.settings import DQNConfig, TrainConfig, check_settings
