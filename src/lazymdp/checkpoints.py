@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 from lazymdp.files import replacing, write_text
 from lazymdp.learn.saved import (
     CONFIG,
+    DEFAULT,
     LEARNERS,
+    OWN_DEFAULT,
     Checkpoint,
     Memory,
     memory_files,
@@ -52,8 +55,19 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
         learner = next(name for name, kind in LEARNERS.items() if isinstance(config.settings, kind))
-        about = {"learner": learner, **asdict(config), "versions": versions()}
+        about = {"learner": learner, **asdict(config), "default": self._kept(config.default), "versions": versions()}
         write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
+
+    def _kept(self, default: str) -> str:
+        """The default's name; of a run of ours, a copy is kept here."""
+        name, colon, manner = default.partition(":")
+        if not (Path(name) / CONFIG).is_file():
+            return default
+        (self.path / DEFAULT).mkdir(exist_ok=True)
+        for file in (CONFIG, "last.safetensors"):
+            with replacing(self.path / DEFAULT / file) as temporary:
+                shutil.copyfile(Path(name) / file, temporary)
+        return f"{OWN_DEFAULT}{colon}{manner}"
 
     def config(self) -> TrainConfig:
         """What is trained; settings of other versions are named."""
@@ -80,13 +94,13 @@ class RunFolder:
             memory: What it remembers since `remembered`.
             keep: Steps of every environment it remembers in all; what is older is dropped.
         """
-        best = self._about("best")
+        best = self._best_quality()
         if memory is not None:
             name = f"memory-{memory.first:012d}-{memory.last:012d}.safetensors"
             with replacing(self.path / name) as temporary:
                 safetensors().numpy.save_file(memory.arrays, temporary)
         self._write("last", checkpoint)
-        if best is None or checkpoint.quality >= best["quality"]:
+        if checkpoint.quality is not None and (best is None or checkpoint.quality >= best):
             self._write("best", checkpoint)
         if memory is not None:
             for path, (_, last) in memory_files(self.path):
@@ -111,12 +125,15 @@ class RunFolder:
         for path, (_, last) in memory_files(self.path):
             if last > environment_step:
                 path.unlink()
+        for path in self.path.glob(".*.part*"):  # half written when the run was killed
+            path.unlink()
 
-    def _about(self, which: str) -> Mapping[str, Any] | None:
-        try:
-            return json.loads((self.path / f"{which}.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+    def _best_quality(self) -> float | None:
+        path = self.path / "best.safetensors"
+        if not path.exists():
             return None
+        with safetensors().safe_open(path, framework="numpy") as file:
+            return json.loads(file.metadata()["about"])["quality"]
 
     def _write(self, which: str, checkpoint: Checkpoint) -> None:
         about = json.dumps({"step": checkpoint.step, "quality": checkpoint.quality})

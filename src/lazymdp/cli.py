@@ -296,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         ERR.print("Interrupted. What is complete is kept; the same command goes on from there.", style="bold")
         return 130
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError, OverflowError) as error:
         if debug:
             raise
         ERR.print(f"[bold red]Error:[/] {_one_line(error)}", soft_wrap=True, highlight=False)

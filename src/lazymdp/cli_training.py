@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import pairwise
+from math import isclose
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +22,7 @@ from lazymdp.learn.saved import Checkpoint
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
 
+_FAMILIES = ("ALE/", "minatar/")
 _ETAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -66,9 +68,8 @@ def train_dial(
             raise ValueError(f"eta is {eta}, expected a price of at least 0.")
         priced = replace(settings, eta_low=eta, eta_high=eta, free_share=0.0)
         settings = replace(settings, free_share=1.0) if eta == 0.0 else priced
-    if control_budget is not None and not 0.0 <= control_budget <= 1.0:
-        raise ValueError(f"control_budget is {control_budget}, expected a share between 0 and 1.")
-    folder = _created(env, learner, out, default, seed, settings)
+    _check_budget(control_budget)
+    folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
     return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
@@ -101,7 +102,7 @@ def train_dqn(
         json: Print JSON.
         settings: Of the learner.
     """
-    folder = _created(env, learner, out, default, seed, settings)
+    folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
     return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, None)
 
 
@@ -109,7 +110,8 @@ def train_command(arguments: Sequence[str]) -> Callable[..., int]:
     """The command `train` as these arguments ask for it: its options depend on the learner and the environment."""
     spread = [part for argument in arguments for part in argument.split("=", 1)]
     follows = dict(pairwise(spread))
-    env = next((argument for argument in arguments if argument.startswith(("ALE/", "minatar/"))), "")
+    paths = ("-o", "--out", "--default", "--warm-start")
+    env = next((now for before, now in pairwise(spread) if now.startswith(_FAMILIES) and before not in paths), "")
     learner = "dqn" if follows.get("--learner") == "dqn" else "dial"
     command: Callable[..., int] = train_dqn if learner == "dqn" else train_dial
     return functools.partial(command, settings=for_env(env, learner))
@@ -131,6 +133,7 @@ def resume(
         tensorboard: Write events for TensorBoard into the folder, too.
         json: Print JSON.
     """
+    _check_amounts(episodes, checkpoint_seconds)
     folder = RunFolder(run)
     config = folder.config()
     checkpoint = folder.load("last")
@@ -145,6 +148,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     epsilon: float = 0.0,
+    control_budget: float | None = None,
     best: bool = False,
     json: bool = False,
 ) -> int:
@@ -156,23 +160,37 @@ def evaluate(
         episodes: Per price.
         seed: Of the evaluation.
         epsilon: Share of random choices; Dopamine evaluates Atari with 0.001.
+        control_budget: Find the price at which the dial takes control in at most this share of steps.
         best: The best checkpoint instead of the last.
         json: Print JSON.
     """
-    folder = RunFolder(run)
-    settings = folder.config().settings
+    _check_amounts(episodes)
+    _check_budget(control_budget)
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed is {seed}, expected a whole number from 0 to {2**31 - 1}.")
+    settings = RunFolder(run).config().settings
     agent = _deep().load(run, "best" if best else "last")
-    if eta is not None and isinstance(settings, DQNConfig) and eta != (agent.eta,):
-        raise ValueError(f"{run} was trained by dqn for eta {agent.eta:g} alone: leave --eta out.")
-    _show_frontier(agent, _etas(settings, agent) if eta is None else eta, episodes, seed, json, run, epsilon=epsilon)
+    if isinstance(settings, DQNConfig):
+        if eta is not None and (len(eta) != 1 or not isclose(eta[0], agent.eta, rel_tol=1e-4)):
+            raise ValueError(f"{run} was trained by dqn for eta {agent.eta:g} alone: leave --eta out.")
+        if control_budget is not None:
+            raise ValueError(f"{run} was trained by dqn for one price: --control-budget belongs to its training.")
+    etas = _etas(settings, agent) if eta is None else eta
+    _show_frontier(agent, etas, episodes, seed, json, run, epsilon=epsilon, control_budget=control_budget)
     return 0
 
 
 def _created(
-    env: str, learner: str, out: Path | None, default: str, seed: int, settings: DialConfig | DQNConfig
-) -> RunFolder:
+    env: str, learner: str, out: Path | None, default: str, seed: int, settings: DialConfig | DQNConfig,
+    episodes: int, seconds: float, tensorboard: bool,
+) -> RunFolder:  # fmt: skip
     """The folder of a new run; nothing is made if it could not be run."""
     check_settings(settings)
+    _check_amounts(episodes, seconds)
+    if tensorboard:
+        _summary_writer()
+    if isinstance(settings, DQNConfig) and settings.warm_start:
+        settings = replace(settings, warm_start=str(Path(settings.warm_start).resolve()))
     config = TrainConfig(env, default, seed, settings)
     _deep().check(config)
     family = "" if learner == "dial" else f"{learner}-"
@@ -193,10 +211,11 @@ def _go_on(
     config = folder.config()
     training = _deep()
     started, first, saved = time.monotonic(), checkpoint.step if checkpoint else 0, time.monotonic()
-    events = _events(folder.path, first) if tensorboard else None
+    events = _summary_writer()(str(folder.path / "events"), purge_step=first or None) if tensorboard else None
 
     with progress_bars() as bars, _terminated_like_interrupted():
-        task = bars.add_task("compiling", total=config.settings.steps, completed=first)
+        per_iteration = config.settings.n_envs * config.settings.rollout
+        task = bars.add_task("compiling", total=config.settings.iterations * per_iteration, completed=first)
 
         def on_report(run: Any, metrics: list[Any]) -> None:
             nonlocal saved
@@ -206,15 +225,16 @@ def _go_on(
             words = f"{speed:,.0f}/s" + (f" score {shown.score:.3g} control {shown.control:.0%}" if shown else "")
             bars.update(task, completed=run.step, description=words)
             if events is not None:
+                one_price = isinstance(config.settings, DQNConfig)
                 for row in metrics:
-                    for name in ("score", "length", "control"):
-                        events.add_scalar(f"{name}/eta={row.eta:.3g}", getattr(row, name), row.step)
+                    for name in ("score", "length", "control", *(["eta"] if one_price else [])):
+                        tag = name if one_price else f"{name}/eta={row.eta:g}"
+                        events.add_scalar(tag, getattr(row, name), row.step)
                 events.add_scalar("steps per second", speed, run.step)
                 events.flush()
             if run.done or time.monotonic() - saved >= seconds:
-                quality = sum(row.score - row.eta * row.control * row.length for row in metrics) / max(1, len(metrics))
                 memory = run.memory(folder.remembered)
-                folder.save(Checkpoint(run.arrays(), run.step, quality), memory, run.remembers)
+                folder.save(Checkpoint(run.arrays(), run.step, run.quality()), memory, run.remembers)
                 saved = time.monotonic()
 
         arrays = None if checkpoint is None else checkpoint.arrays
@@ -229,8 +249,12 @@ def _go_on(
             kept = "no checkpoint was written" if last is None else f"the last good one is of step {last.step:,}"
             raise ValueError(f"{error} In {folder.path}, {kept}.") from error
     ERR.print(f"Trained: {folder.path}", soft_wrap=True, highlight=False)
-    budget = None if control_budget is None else agent.for_budget(control_budget, episodes=episodes)
-    _show_frontier(agent, _etas(config.settings, agent), episodes, 0, json, folder.path, budget=budget)
+    try:
+        etas = _etas(config.settings, agent)
+        _show_frontier(agent, etas, episodes, 0, json, folder.path, control_budget=control_budget)
+    except KeyboardInterrupt:
+        ERR.print(f"Interrupted. Play it with: lazymdp evaluate {folder.path}", soft_wrap=True, highlight=False)
+        return 130
     return 0
 
 
@@ -238,8 +262,11 @@ def _etas(settings: DialConfig | DQNConfig, agent: Any) -> tuple[float, ...]:
     """The prices to show of an agent: those it was trained for."""
     if isinstance(settings, DQNConfig):
         return (agent.eta,)
+    if settings.free_share == 1.0:
+        return (0.0,)
     low, high = settings.eta_low, settings.eta_high
-    return tuple(eta for eta in _ETAS if low <= eta <= high or (eta == 0.0 and settings.free_share > 0.0)) or (low,)
+    paid = {low, high, *(eta for eta in _ETAS if low < eta < high)}
+    return (*([0.0] if settings.free_share > 0.0 else []), *sorted(paid))
 
 
 def _show_frontier(
@@ -251,8 +278,9 @@ def _show_frontier(
     run: Path,
     *,
     epsilon: float = 0.0,
-    budget: Any = None,
+    control_budget: float | None = None,
 ) -> None:
+    budget = None
     with progress_bars() as bars:
         task = bars.add_task("playing", total=None)
 
@@ -260,18 +288,25 @@ def _show_frontier(
             bars.update(task, completed=count, total=total)
 
         played = agent.frontier(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=tell)
+        if control_budget is not None:
+            bars.update(task, description="finding the price", total=None)
+            budget = agent.for_budget(control_budget, episodes=episodes, seed=seed)
         bars.update(task, total=1, completed=1)
     scores = [mean_interval(row) for row in played.score]
     if json:
         found = {"etas": etas, "score": [s.mean for s in scores], "low": [s.low for s in scores],
                  "high": [s.high for s in scores], "control": played.control_frequency}  # fmt: skip
         asked = {} if budget is None else {"budget": asdict(budget)}
-        print_json({"run": str(run), "episodes": episodes, **found, **asked})
+        print_json({"run": str(run), "episodes": episodes, "unfinished": played.unfinished, **found, **asked})
         return
     table = Table("eta", "score", "95 % interval", "control", title=f"{episodes} episodes at each price")
     for eta, score, control in zip(etas, scores, played.control_frequency, strict=True):
         table.add_row(f"{eta:.4g}", f"{score.mean:.2f}", f"{score.low:.2f} to {score.high:.2f}", f"{control:.1%}")
     OUT.print(table)
+    if played.unfinished:
+        OUT.print(f"{played.unfinished} episodes were still going on and count as they were.", highlight=False)
+    if budget is not None and control_budget is not None and budget.control_frequency > control_budget:
+        OUT.print(f"No price trained for keeps control within {control_budget:.1%} of steps.", highlight=False)
     if budget is not None:
         OUT.print(
             f"Control in {budget.control_frequency:.1%} of steps at eta = {budget.eta:.4g} (95 % interval "
@@ -280,12 +315,24 @@ def _show_frontier(
         )
 
 
-def _events(folder: Path, step: int) -> Any:
+def _summary_writer() -> Any:
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:
         raise ImportError("events for TensorBoard need tensorboardX: pip install 'lazymdp[deep]'") from error
-    return SummaryWriter(str(folder / "events"), purge_step=step or None)
+    return SummaryWriter
+
+
+def _check_budget(control_budget: float | None) -> None:
+    if control_budget is not None and not 0.0 <= control_budget <= 1.0:
+        raise ValueError(f"control_budget is {control_budget}, expected a share between 0 and 1.")
+
+
+def _check_amounts(episodes: int, seconds: float = 1.0) -> None:
+    if episodes < 1:
+        raise ValueError(f"episodes is {episodes}, expected at least 1.")
+    if not seconds > 0.0:
+        raise ValueError(f"checkpoint_seconds is {seconds}, expected a number above 0.")
 
 
 @contextmanager

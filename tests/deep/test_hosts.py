@@ -64,7 +64,7 @@ def test_environments_are_picked_up_where_they_were_put_down():
     host, other = (GymnasiumHost("CartPole-v1", 3) for _ in range(2))
     host.start(4)
     first = played(host, 0, 90)
-    assert first[0].cut.all() and not first[0].ended.any()
+    assert first[0].lost.all() and not (first[0].ended | first[0].cut).any() and not first[1].lost.any()
     assert sum(seen.ended.sum() for seen in first) > 3
     starts = {tuple(seen.frame[place]) for seen in first for place in np.flatnonzero(seen.ended)}
     assert len(starts) == sum(seen.ended.sum() for seen in first)  # every episode begins another way
@@ -118,11 +118,11 @@ class CountingHost:
     def receive(self, group):
         count, fresh = self.count[self.groups[group]], self.waiting[group] is None
         over = self.generator.random(2) < 0.2
-        ended = np.zeros(2, bool) if fresh else over
-        cut = np.ones(2, bool) if fresh else (self.generator.random(2) < 0.1) & ~over
-        count[:] = np.where(ended | cut, 100.0, count + 1.0)  # a new episode begins at 100
-        self.told[group].append((count.copy(), ended | cut))
-        return Seen(count[:, None].copy(), count.copy(), ended, cut)
+        lost = np.ones(2, bool) if fresh else self.generator.random(2) < 0.05
+        ended, cut = over & ~lost, (self.generator.random(2) < 0.1) & ~over & ~lost
+        count[:] = np.where(ended | cut | lost, 100.0, count + 1.0)  # a new episode begins at 100
+        self.told[group].append((count.copy(), ended | cut | lost))
+        return Seen(count[:, None].copy(), count.copy(), ended, cut, lost)
 
     def send(self, group, actions):
         self.waiting[group] = actions
@@ -165,6 +165,8 @@ def test_lessons_hold_what_was_seen_and_chosen():
     told = np.stack([np.concatenate([host.told[group][time][0] for group in (0, 1)]) for time in range(10, 15)])
     np.testing.assert_array_equal(newest, told)
     assert sorted(lessons.rows.ravel()) == list(range(20))
+    after = np.stack([np.concatenate([host.told[group][time][0] for group in (0, 1)]) for time in range(11, 16)])
+    assert (lessons.weight.reshape(5, 4)[after != 100.0] == 1.0).all()
 
 
 @pytest.mark.parametrize("structured", [True, False])

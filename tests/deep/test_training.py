@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -179,7 +180,9 @@ def test_what_is_damaged_is_named(tmp_path, capsys):
 def test_the_best_checkpoint_is_kept(tmp_path):
     folder = RunFolder(tmp_path)
     folder.create(TrainConfig("FrozenLake-v1"))
-    for step, quality in ((1, 0.5), (2, 0.9), (3, 0.1)):
+    folder.save(Checkpoint({"x": np.array([0])}, 0, None))
+    assert folder.load("last").step == 0 and folder.load("best") is None  # no episode has ended
+    for step, quality in ((1, -0.5), (2, -0.1), (3, None), (3, -0.9)):
         folder.save(Checkpoint({"x": np.array([step])}, step, quality))
     assert folder.load("last").step == 3 and folder.load("best").step == 2
     assert folder.load("best").arrays["x"][0] == 2
@@ -209,9 +212,16 @@ def test_bad_environments_and_defaults_are_refused_and_nothing_is_written(tmp_pa
     game = make_game("CartPole-v1", 2)
     with pytest.raises(ValueError, match=r"'7' is neither uniform.* 0 to 1"):
         make_default("7", game)
-    with pytest.raises(ValueError, match=r"shape \(3, 2\), expected \(4, 2\)"):
-        make_default(np.ones((3, 2)), game)
-    for wrong in (["--eta", "-1"], ["--default", "9"], ["--control-budget", "2"], ["--gamma", "2"]):
+    with pytest.raises(TypeError, match="needs Discrete observations"):
+        make_default(np.ones((4, 2)), game)
+    lake = make_game("FrozenLake-v1", 2)
+    with pytest.raises(ValueError, match=r"shape \(3, 2\), expected \(16, 4\)"):
+        make_default(np.ones((3, 2)), lake)
+    with pytest.raises(ValueError, match=r"sum to 28\.0, not 1"):
+        make_default(np.full((16, 4), 7.0), lake)
+    for wrong in (["--eta", "-1"], ["--default", "9"], ["--control-budget", "2"], ["--gamma", "2"], ["--seed", "-1"],
+                  ["--seed", "99999999999"], ["--episodes", "0"], ["--checkpoint-seconds", "nan"],
+                  ["--learning-rate", "-1"]):  # fmt: skip
         assert main(["train", "FrozenLake-v1", *wrong, "-o", str(tmp_path / "x")]) == 2
     for wrong in (["--eta", "-1"], ["--warm-start", "nowhere"], ["--capacity", "4"]):
         assert main(["train", "FrozenLake-v1", "--learner", "dqn", *wrong, "-o", str(tmp_path / "x")]) == 2
@@ -273,9 +283,19 @@ def test_a_run_can_be_the_default_of_another_and_start_its_network(tmp_path, cap
     np.testing.assert_allclose(started.q(seen), q, rtol=1e-4, atol=1e-3)
     dial = tmp_path / "dial"
     assert main(["train", "FrozenLake-v1", "-o", str(dial), *OPTIONS, "--steps", "2000", "--default", str(second)]) == 0
+    before = np.asarray(lz.learn.load(dial).learner.default(seen, none))
+    dial.rename(tmp_path / "moved")
+    shutil.rmtree(second)
+    dial = tmp_path / "moved"  # has a copy of what it needs
+    np.testing.assert_array_equal(lz.learn.load(dial).learner.default(seen, none), before)
     assert main(["train", "FrozenLake-v1", "-o", str(tmp_path / "x"), *DQN_OPTIONS, "--warm-start", str(dial)]) == 2
     assert "is not a run of dqn" in capsys.readouterr().err
-    assert main(["evaluate", str(second), "--eta", "0.5"]) == 2
+    other = ["--warm-start", str(first), "--hidden", "8", "-o", str(tmp_path / "x")]
+    assert main(["train", "FrozenLake-v1", *DQN_OPTIONS, *other]) == 2
+    assert "give --network and --hidden as there (none, 16)" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+    assert main(["evaluate", str(first), "--eta", "0.1", "--episodes", "2"]) == 0
+    assert main(["evaluate", str(first), "--eta", "0.5"]) == 2
     assert "for eta 0.1 alone" in capsys.readouterr().err
 
 
@@ -298,12 +318,43 @@ def test_dqn_at_the_command_line_reaches_a_budget_and_the_dial_finds_its_price(t
     assert main(["train", "FrozenLake-v1", "-o", folder, *DQN_OPTIONS, "--steps", "4000", "--control-budget", "0.3",
                  "--json"]) == 0  # fmt: skip
     found = json.loads(capsys.readouterr().out)
-    assert len(found["etas"]) == 1 and found["etas"][0] != 0.1
+    assert len(found["etas"]) == 1 and abs(found["etas"][0] - 0.1) > 1e-3
     dial = str(tmp_path / "dial")
     assert main(["train", "FrozenLake-v1", "-o", dial, *OPTIONS, "--steps", "4000", "--control-budget", "0.3",
                  "--json"]) == 0  # fmt: skip
     budget = json.loads(capsys.readouterr().out)["budget"]
     assert budget["eta_low"] <= budget["eta"] <= budget["eta_high"]
+
+
+def test_the_quality_is_that_of_the_episodes_since_the_last_question():
+    run = Training(TrainConfig("FrozenLake-v1", settings=SMALL))
+    assert run.quality() is None
+    told = []
+    for _ in range(30):
+        run.advance()
+        told += run.report()
+    assert run.quality() == pytest.approx(np.mean([row.score - row.eta * row.control * row.length for row in told]))
+    assert run.quality() is None
+
+
+def test_prices_shown_are_those_trained_for(tmp_path, capsys):
+    for options, etas in (
+        (["--eta", "0"], [0.0]),
+        (["--eta", "0.3"], [0.3]),
+        (["--eta-low", "0.6", "--eta-high", "2"], [0.0, 0.6, 2.0]),
+        (["--eta-low", "0.03", "--eta-high", "0.2", "--free-share", "0"], [0.03, 0.05, 0.1, 0.2]),
+    ):
+        folder = tmp_path / "-".join(options)
+        small = ["--steps", "128", *OPTIONS, "--json"]
+        assert main(["train", "FrozenLake-v1", "-o", str(folder), *options, *small]) == 0
+        assert json.loads(capsys.readouterr().out)["etas"] == etas
+
+
+def test_evaluation_stops_at_its_limit_and_says_so():
+    agent = train(TrainConfig("FrozenLake-v1", settings=DialConfig(steps=128, n_envs=16, rollout=8, hidden=(16,))))
+    played = agent.frontier([0.0], episodes=20, max_steps=3)
+    assert played.steps.max() == 3 and played.unfinished == int((played.steps == 3).sum()) > 10
+    assert agent.frontier([0.0], episodes=20).unfinished == 0
 
 
 def test_settings_depend_on_the_learner_and_the_environment():

@@ -6,7 +6,7 @@ the smallest set of actions. Four of these images make an observation; those bef
 are as the game gives them.
 
 An emulator can hang. They therefore run in processes of their own, and those that do not answer in time are replaced:
-their episodes are cut off, and the run goes on. A run that is picked up again begins new episodes too, as the
+their episodes are lost, and the run goes on. A run that is picked up again begins new episodes too, as the
 emulators cannot be put down.
 
 `python -m lazymdp.learn.atari` is the emulators' side of it.
@@ -35,8 +35,9 @@ from lazymdp.learn.hosts import Seen
 
 SIDE = 84
 FRAMES_PER_STEP = 4
-PER_PROCESS = 128
-"""Emulators in a process, where there are cores enough for several."""
+MAX_FRAMES = 100_000
+PER_PROCESS = 256
+"""Emulators in a process, at most."""
 
 
 class AtariHost:
@@ -52,6 +53,7 @@ class AtariHost:
     shape: tuple[int, ...] = (SIDE, SIDE, 4)
     dtype: type = np.uint8
     stack, noop, repeats = 4, 0, False
+    max_steps: int | None = MAX_FRAMES // FRAMES_PER_STEP
 
     def __init__(self, env: str, n_envs: int, n_groups: int = 2, patience: float = 30.0) -> None:
         self.name = env
@@ -85,9 +87,9 @@ class AtariHost:
         for place, process in enumerate(asked.processes):
             if not process.answers(self.patience):
                 self._begun += 1
+                lost = process.part.stop - process.part.start
                 warnings.warn(
-                    f"emulators of {self.game} gave no answer within {self.patience:g} s and are replaced; their "
-                    f"{process.part.stop - process.part.start} episodes are cut off.",
+                    f"emulators of {self.game} {process.trouble} and are replaced; {lost} episodes are lost.",
                     stacklevel=2,
                 )
                 if not asked.replace(place, self._new_seed(group)).answers(self.patience):
@@ -127,8 +129,8 @@ class _Group:
         self.memory = _mapped(self._file, count)
         self._command = [game, str(count)]
         # Making an emulator takes a tenth of a second, one after the other in a process: several make them sooner. But
-        # work is shared within a process only, and one that has to wait for a core holds up its group: not too many.
-        n_processes = min(-(-count // PER_PROCESS), max(1, cores.available() // 2))
+        # work is shared within a process only, and one that has to wait for a core holds up its group: few are better.
+        n_processes = -(-count // PER_PROCESS)
         bounds = np.linspace(0, count, n_processes + 1).astype(int)
         parts = [slice(int(begin), int(end)) for begin, end in pairwise(bounds)]
         self.processes = [self._process(part, seed) for part in parts]
@@ -150,7 +152,7 @@ class _Group:
 
 
 class _Process:
-    """A process with some emulators of a group; it begins with all of them at the start of an episode, cut."""
+    """A process with some emulators of a group; it begins with all of them at the start of an episode."""
 
     def __init__(self, command: list[str], part: slice, memory: int) -> None:
         self.part = part
@@ -158,10 +160,10 @@ class _Process:
         paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lazymdp.learn.atari", *command, str(part.start), str(part.stop), str(memory)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=[memory],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=[memory], start_new_session=True,
             env={**os.environ, "PYTHONPATH": paths},
         )  # fmt: skip
-        self._waiting, self._started = True, False
+        self._waiting, self._started, self.trouble = True, False, ""
 
     def ask(self) -> None:
         """Has them step."""
@@ -174,8 +176,10 @@ class _Process:
         """Whether it answers in time, if it was asked."""
         if self._waiting:
             assert self._process.stdout is not None
-            ready, _, _ = select.select([self._process.stdout], [], [], patience if self._started else 10 * patience)
+            allowed = patience if self._started else 10.0 * patience
+            ready, _, _ = select.select([self._process.stdout], [], [], allowed)
             self._waiting = not (ready and self._process.stdout.read(1) == b".")
+            self.trouble = "ended" if ready else f"gave no answer within {allowed:g} s"
             self._started = True
         return not self._waiting
 
@@ -196,6 +200,7 @@ def _layout(count: int) -> np.dtype[Any]:
             ("reward", np.float32, (count,)),
             ("ended", np.bool_, (count,)),
             ("cut", np.bool_, (count,)),
+            ("lost", np.bool_, (count,)),
         ],
         align=True,
     )
@@ -230,7 +235,7 @@ def vector_env(game: str, count: int, threads: int) -> Any:
 
     return AtariVectorEnv(
         game, count, num_threads=threads, repeat_action_probability=0.25, noop_max=0, use_fire_reset=False,
-        episodic_life=False, reward_clipping=False, max_num_frames_per_episode=100_000, frameskip=FRAMES_PER_STEP,
+        episodic_life=False, reward_clipping=False, max_num_frames_per_episode=MAX_FRAMES, frameskip=FRAMES_PER_STEP,
         stack_num=1, img_height=SIDE, img_width=SIDE, grayscale=True, maxpool=True, autoreset_mode="SameStep",
     )  # fmt: skip
 
@@ -253,11 +258,12 @@ def main(game: str, count: int, seed: int, begin: int, end: int, memory: int) ->
     threads = max(1, cores.available() * (end - begin) // count)  # a group may use every core while the other waits
     env = vector_env(game, end - begin, threads)
     frames, _ = env.reset(seed=seed + begin)
-    shared["frame"][:], shared["reward"][:], shared["ended"][:], shared["cut"][:] = frames[:, 0], 0.0, False, True
+    shared["frame"][:], shared["lost"][:] = frames[:, 0], True
+    shared["reward"][:], shared["ended"][:], shared["cut"][:] = 0.0, False, False
     os.write(answer, b".")
     while os.read(asked, 1):
         frames, shared["reward"][:], shared["ended"][:], cut, _ = env.step(shared["action"].copy())
-        shared["cut"][:] = cut & ~shared["ended"]
+        shared["cut"][:], shared["lost"][:] = cut & ~shared["ended"], False
         shared["frame"][:] = frames[:, 0]
         os.write(answer, b".")
     os._exit(0)  # closing can hang, and there is nothing to lose

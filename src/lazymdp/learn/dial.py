@@ -13,9 +13,16 @@ if the greedy agent had to pay it. After a rollout the network is fitted to thes
 keeps that stable. A range that is a single price gives a specialist. With `structured=False` the network has A + 1
 outputs and only the choice made is updated, as in the paper.
 
-Deviations from PQN (Gallici et al., 2024): 1. the price is an input; 2. the lazy value and the term `eta lazy`;
-3. traces end at exploratory choices; 4. where environments step on the host, the network is fitted to a rollout while
-the next one is made, by the network as it is just then.
+Deviations from PQN (Gallici et al., 2024):
+
+1. The price is an input: its logarithm, the square of that and 1 go through a layer that joins the features after the
+   first layer, or after the convolutions.
+2. The lazy value in `v`, and the term `eta lazy`.
+3. Traces end where a choice was made to explore.
+4. Steps after which an episode was cut off, though it could have gone on, are not learned from.
+5. Where environments step on the host, the network is fitted to a rollout while the next one is made, by the network as
+   it is just then: the environments do not wait.
+6. Convolutions compute in half precision on a GPU.
 """
 
 from __future__ import annotations
@@ -26,21 +33,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from lazymdp.learn.actors import Actors, Episodes, new_actors, settled, told
 from lazymdp.learn.choices import Choice, choose
 from lazymdp.learn.device_defaults import Default, uniform
 from lazymdp.learn.games import Game, compiled, restarted
 from lazymdp.learn.groups import Group, empty_stack, pushed
 from lazymdp.learn.hosts import Host, Seen
 from lazymdp.learn.networks import dial_network
-from lazymdp.learn.settings import DialConfig
-
-
-class Actors(NamedTuple):
-    """The environments as the agent sees them, `[N]` each."""
-
-    eta: Any
-    running: Any  # [N, 3] return, steps and controls of the episodes under way
-    last: Any  # action executed last
+from lazymdp.learn.settings import DialConfig, check_settings
 
 
 class Learner(NamedTuple):
@@ -53,16 +53,6 @@ class Learner(NamedTuple):
     actors: Actors
     key: Any
     iteration: Any
-
-
-class Episodes(NamedTuple):
-    """The episodes that ended in a rollout, `[T, N]` each, with `ended` 0 elsewhere."""
-
-    ended: Any
-    eta: Any
-    score: Any  # return, price excluded
-    steps: Any
-    controls: Any
 
 
 class Step(NamedTuple):
@@ -111,6 +101,7 @@ class Dial:
     """
 
     def __init__(self, game: Game | Host, config: DialConfig, default: Default | None = None) -> None:
+        check_settings(config)
         self.game, self.config = game, config
         self.default = default or uniform(game.n_actions)
         n_outputs = game.n_actions + (not config.structured)
@@ -156,7 +147,8 @@ class Dial:
             choice = choose(q, self.default(observation, actors.last), actors.eta, uniform, epsilon)
             states, reward, ended, cut = jax.vmap(game.move)(states, choice.executed, keys)
             made, over = Step(observation, actors.eta, choice, self.learned(reward), ended, cut), ended | cut
-            actors, running = self.settle(actors._replace(last=choice.executed), choice.lazy, reward, over, new_eta)
+            actors = actors._replace(last=choice.executed)
+            actors, running = settled(actors, choice.lazy, reward, over, new_eta, game.noop)
             return (jax.vmap(restarted)(over, starts, states), actors), (made, running)
 
         carry, drawn = (learner.game, learner.actors), (uniforms, etas, move_keys, starts)
@@ -207,16 +199,17 @@ class Dial:
             slot: From 1; 0 where a run begins.
 
         Returns:
-            The run, and `[6, M]` the actions to execute with the `Episodes`, in one array for one way to the host.
+            The run, and `told` the actions to execute and the episodes that are over.
         """
         group = Group(begin, seen.reward.shape[0])
         key, choice_key, eta_key = jax.random.split(learner.key, 3)
-        over = seen.ended | seen.cut
+        over = seen.over
         actors, stack = group.part(learner.actors), group.part(learner.stack)
         lazy = group.part(learner.rollout.choice.lazy[slot - 1])
         new_eta = self.draw_eta(eta_key, learner.prices, over.shape)
-        eta, (actors, running) = actors.eta, self.settle(actors, lazy, seen.reward, over, new_eta)
-        episodes = Episodes(over, eta, *running.T)
+        eta = actors.eta
+        actors, running = settled(actors, lazy, seen.reward, over, new_eta, self.game.noop)
+        episodes = Episodes(over & ~seen.lost, eta, *running.T)
         observation, stack = pushed(stack, seen.frame, over)
         epsilon = self.epsilon(learner.iteration)
         choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
@@ -232,11 +225,11 @@ class Dial:
         rollout = Step(
             put(ring.observation, observation), put(ring.eta, actors.eta), put(ring.choice, choice),
             put_before(ring.reward, self.learned(seen.reward)), put_before(ring.ended, seen.ended),
-            put_before(ring.cut, seen.cut),
+            put_before(ring.cut, seen.cut | seen.lost),
         )  # fmt: skip
-        told = jnp.stack([choice.executed.astype(jnp.float32), *(x.astype(jnp.float32) for x in episodes)])
         actors, stack = group.put(learner.actors, actors), group.put(learner.stack, stack)
-        return learner._replace(actors=actors, stack=stack, rollout=rollout, key=key), told
+        learner = learner._replace(actors=actors, stack=stack, rollout=rollout, key=key)
+        return learner, told(choice.executed, episodes)
 
     def due(self, iteration: int, slot: int, has_lessons: bool) -> int | None:
         """Gradient steps after step `slot` of a rollout, from 1, so that all are spread over it; None if none."""
@@ -278,12 +271,6 @@ class Dial:
         """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices after `[N]` actions."""
         q = self.network.apply(parameters, observation, eta)
         return choose(q, self.default(observation, last), eta, jax.random.uniform(key, (3, q.shape[0])), epsilon)
-
-    def settle(self, actors: Actors, lazy: Any, reward: Any, over: Any, new_eta: Any) -> tuple[Actors, Any]:
-        """Adds a step to the episodes under way, `[N, 3]` told; where one is over, the next begins at a new price."""
-        running = actors.running + jnp.stack([reward, jnp.ones_like(reward), 1.0 - lazy], -1)
-        eta, last = jnp.where(over, new_eta, actors.eta), jnp.where(over, self.game.noop, actors.last)
-        return Actors(eta, running * ~over[:, None], last), running
 
     def learned(self, reward: Any) -> Any:
         """Rewards as they are learned from."""
@@ -337,6 +324,4 @@ class Dial:
         return jnp.array([self.config.eta_low, self.config.eta_high, self.config.free_share])
 
     def _actors(self, key: Any, prices: Any) -> Actors:
-        count = self.config.n_envs
-        last = jnp.full(count, self.game.noop, jnp.int32)  # typed: else the second iteration would be compiled anew
-        return Actors(self.draw_eta(key, prices, (count,)), jnp.zeros((count, 3)), last)
+        return new_actors(self.draw_eta(key, prices, (self.config.n_envs,)), self.game.noop)

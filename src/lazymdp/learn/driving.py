@@ -6,6 +6,7 @@ given these arrays goes on from there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,7 +53,7 @@ class Compiled:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the run is but what it remembers, by name."""
-        return {name: leaf for name, leaf in _named(self.state).items() if not name.startswith(_MEMORY)}
+        return _named(self.state, but=(_MEMORY,))
 
     def restore(self, arrays: Arrays) -> None:
         """Goes on from `arrays`."""
@@ -86,14 +87,7 @@ class Hosted:
 
     def advance(self) -> None:
         """One iteration, with the gradient steps that fall into it; after the last, those that are left."""
-        if not self._in_flight:
-            self.host.start(self.seed)
-        if self._turn is None:
-            self._turn = self._compiled_turn()  # while the environments start
-        if not self._in_flight:
-            self._step(0)
-            self._episodes.clear()  # none has been played
-            self._in_flight = True
+        self._begin()
         rollout = self.learner.config.rollout
         for slot in range(1, rollout + 1):
             self._step(slot)
@@ -112,9 +106,10 @@ class Hosted:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the run is but what it remembers, by name."""
+        self._begin()
         without = (_MEMORY,) if self.host.repeats else (_MEMORY, *_UNREPEATED)
-        found = {name: leaf for name, leaf in _named(self.state).items() if not name.startswith(without)}
-        return {**found, **{f"host.{name}": array for name, array in self.host.arrays().items()}}
+        environments = {f"host.{name}": array for name, array in self.host.arrays().items()}
+        return {**_named(self.state, but=without), **environments}
 
     def restore(self, arrays: Arrays) -> None:
         """Goes on from `arrays`; where episodes cannot be picked up, those under way are cut off."""
@@ -128,6 +123,16 @@ class Hosted:
         """Ends the environments."""
         self.host.close()
 
+    def _begin(self) -> None:
+        """Starts the environments and makes the first choices, if that has not been done."""
+        if not self._in_flight:
+            self.host.start(self.seed)
+        if self._turn is None:
+            self._turn = self._compiled_turn()  # while the environments start
+        if not self._in_flight:
+            self._step(0)
+            self._in_flight = True
+
     def _step(self, slot: int) -> None:
         for group, part in enumerate(self.host.groups):
             seen = self.host.receive(group)
@@ -139,8 +144,9 @@ class Hosted:
     def _compiled_turn(self) -> Any:
         host, count = self.host, self.host.groups[0].stop
         frame = host.shape[:-1] if host.stack > 1 else host.shape
-        shapes = ((count, *frame), host.dtype), ((count,), np.float32), ((count,), bool), ((count,), bool)
-        seen = Seen(*(jax.ShapeDtypeStruct(*shape) for shape in shapes))
+        flag = jax.ShapeDtypeStruct((count,), bool)
+        reward = jax.ShapeDtypeStruct((count,), np.float32)
+        seen: Any = Seen(jax.ShapeDtypeStruct((count, *frame), host.dtype), reward, flag, flag, flag)
         turn = jax.jit(self.learner.turn, donate_argnums=0)
         return turn.lower(self.state, seen, np.int32(0), np.int32(0)).compile()
 
@@ -160,9 +166,14 @@ def remembered(state: Any, since: int, now: int) -> dict[str, NDArray[Any]]:
 def recalled(state: Any, since: int, arrays: Arrays) -> Any:
     """The state, with what `remembered` told put back."""
     rows = next(iter(state.replay)).shape[0]
-    picked = (since + jnp.arange(len(arrays["column"]))) % rows
-    rings = {name: ring.at[picked].set(arrays[name]) for name, ring in state.replay._asdict().items()}
-    return state._replace(replay=state.replay._replace(**rings))
+    picked = (since + np.arange(len(arrays["column"]))) % rows
+    rings = state.replay._asdict()
+    return state._replace(replay=state.replay._replace(**_put_back(rings, picked, {n: arrays[n] for n in rings})))
+
+
+@functools.partial(jax.jit, donate_argnums=0)  # in place: there may be no room for two
+def _put_back(rings: dict[str, Any], picked: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: ring.at[picked].set(arrays[name]) for name, ring in rings.items()}
 
 
 def _over(parts: list[NDArray[Any]]) -> NDArray[np.float64]:
@@ -172,9 +183,10 @@ def _over(parts: list[NDArray[Any]]) -> NDArray[np.float64]:
     return told[:, told[0] > 0.0]
 
 
-def _named(tree: Any) -> dict[str, NDArray[Any]]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): np.asarray(_plain(leaf)) for path, leaf in leaves}
+def _named(tree: Any, but: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The leaves by name, except for names that begin as one of `but`: these are not even looked at."""
+    leaves = ((jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree))
+    return {name: np.asarray(_plain(leaf)) for name, leaf in leaves if not name.startswith(but)}
 
 
 def _plain(leaf: Any) -> Any:

@@ -20,12 +20,20 @@ from lazymdp.defaults import noop_action
 
 
 class Seen(NamedTuple):
-    """What came of the last actions of a group, `[M]` each; at the start of a run every environment is cut."""
+    """What came of the last actions of a group, `[M]` each."""
 
     frame: NDArray[Any]  # [M, ...] what is shown now, of a new episode where one is over
     reward: NDArray[np.float32]
     ended: NDArray[np.bool_]
     cut: NDArray[np.bool_]  # a new episode began though this one could have gone on
+    lost: NDArray[
+        np.bool_
+    ]  # a new episode began and nothing is known of the one before; so it is at the start of a run
+
+    @property
+    def over(self) -> Any:
+        """Where a new episode began."""
+        return self.ended | self.cut | self.lost
 
 
 class Host(Protocol):
@@ -38,6 +46,7 @@ class Host(Protocol):
         n_actions: Of one environment.
         noop: The action taken to have come before the first of an episode.
         groups: The environments of each group, of equal size.
+        max_steps: After which an episode is cut off, None if never.
         repeats: Whether `restore` brings the very same episodes back.
     """
 
@@ -47,6 +56,7 @@ class Host(Protocol):
     n_actions: int
     noop: int
     groups: tuple[slice, ...]
+    max_steps: int | None
     repeats: bool
 
     def like(self, n_envs: int) -> Host:
@@ -86,8 +96,10 @@ class GymnasiumHost:
 
     def __init__(self, env: str, n_envs: int) -> None:
         self.name = env
-        self._envs = [_made(env) for _ in range(n_envs)]
+        self._envs = [make_env(env) for _ in range(n_envs)]
         first = self._envs[0]
+        self.max_steps = None if first.spec is None else first.spec.max_episode_steps
+        self.one_hot = isinstance(first.observation_space, spaces.Discrete)
         if not isinstance(first.action_space, spaces.Discrete):
             raise ValueError(f"{env} has actions {first.action_space}, expected Discrete.")
         if not isinstance(first.observation_space, spaces.Box):
@@ -113,8 +125,8 @@ class GymnasiumHost:
         self._taken: list[list[int]] = [[] for _ in range(n_envs)]
         self._actions: NDArray[Any] | None = None
         frames = np.stack([self._begin(place) for place in range(n_envs)])
-        nothing = np.zeros(n_envs, dtype=np.float32)
-        self._seen = Seen(frames, nothing, np.zeros(n_envs, dtype=bool), np.ones(n_envs, dtype=bool))
+        nothing, never = np.zeros(n_envs, dtype=np.float32), np.zeros(n_envs, dtype=bool)
+        self._seen = Seen(frames, nothing, never, never, ~never)
 
     def send(self, group: int, actions: NDArray[Any]) -> None:
         """Notes the actions; they are taken when what comes of them is asked for."""
@@ -125,7 +137,8 @@ class GymnasiumHost:
         if self._actions is not None:
             steps = [self._step(place, int(action)) for place, action in enumerate(self._actions)]
             frames, rewards, ended, cut = zip(*steps, strict=True)
-            self._seen = Seen(np.stack(frames), np.array(rewards, dtype=np.float32), np.array(ended), np.array(cut))
+            reward, none_lost = np.array(rewards, dtype=np.float32), np.zeros(len(ended), dtype=bool)
+            self._seen = Seen(np.stack(frames), reward, np.array(ended), np.array(cut), none_lost)
             self._actions = None
         return self._seen
 
@@ -176,7 +189,8 @@ class GymnasiumHost:
         return np.array(seen, dtype=self.dtype)
 
 
-def _made(env: str) -> gym.Env[Any, Any]:
+def make_env(env: str) -> gym.Env[Any, Any]:
+    """An environment by its id."""
     try:
         return gym.make(env)
     except gym.error.Error as error:

@@ -22,6 +22,10 @@ from lazymdp.learn.hosts import Host, Seen
 
 CHUNK = 100
 """Steps between two looks at whether all episodes are over."""
+MAX_STEPS = 10_000
+"""Steps after which an episode counts as it is, where the environment has no limit of its own."""
+EVALUATION = 1
+"""Mixed into seeds, so that no episode of evaluation is one that was trained on."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,14 @@ class Played:
         score: Return, price excluded.
         steps: Length.
         controls: Steps in which the agent took control.
+        unfinished: How many episodes reached `max_steps` and count as they were.
     """
 
     etas: NDArray[np.float64]
     score: NDArray[np.float64]
     steps: NDArray[np.float64]
     controls: NDArray[np.float64]
+    unfinished: int = 0
 
     @property
     def control_frequency(self) -> NDArray[np.float64]:
@@ -75,6 +81,7 @@ class Agent:
 
     def __init__(self, learner: Dial | DQN, parameters: Any) -> None:
         self.learner, self.parameters = learner, parameters
+        self.eta = 0.0  # the price where none is given
         self._values = jax.jit(learner.network.apply)
         self._look = jax.jit(functools.partial(look, learner))
         if isinstance(learner.game, Game):
@@ -89,9 +96,10 @@ class Agent:
         return self._outputs(observations, eta)[:, : self.learner.game.n_actions]
 
     def lazy_gap(
-        self, observations: ArrayLike, eta: ArrayLike = 0.0, last_actions: ArrayLike | None = None
+        self, observations: ArrayLike, eta: ArrayLike | None = None, last_actions: ArrayLike | None = None
     ) -> NDArray[np.float32]:
         """`[N]` best value minus the default's mean value; `last_actions` for a default that looks at them."""
+        eta = self.eta if eta is None else eta
         values, n_actions = self._outputs(observations, eta), self.learner.game.n_actions
         best = values[:, :n_actions].max(-1)
         if not self.learner.config.structured:
@@ -116,7 +124,7 @@ class Agent:
         episodes: int = 100,
         seed: int = 0,
         epsilon: float = 0.0,
-        max_steps: int = 10_000,
+        max_steps: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Played:
         """Plays `episodes` whole episodes at each price.
@@ -126,29 +134,31 @@ class Agent:
             episodes: Per price.
             seed: Of the evaluation; the same episodes' worth of chance at every price.
             epsilon: Share of random choices.
-            max_steps: Steps after which an episode counts as it is.
+            max_steps: Steps after which an episode counts as it is; the environment's own limit if not given, or
+                10,000 where it has none.
             progress: Called with what is done and how much there is.
         """
         prices = np.asarray(etas, dtype=float)
         if prices.ndim != 1 or not prices.size or not (prices >= 0.0).all():
             raise ValueError(f"etas are {etas}, expected a list of prices of at least 0.")
-        if episodes < 1 or max_steps < 1:
+        if episodes < 1 or (max_steps is not None and max_steps < 1):
             raise ValueError(f"episodes is {episodes} and max_steps {max_steps}, expected at least 1.")
+        limit = max_steps or getattr(self.learner.game, "max_steps", None) or MAX_STEPS
         if isinstance(self.learner.game, Game):
-            totals = self._played(prices, episodes, seed, epsilon, max_steps, progress)
+            totals, alive = self._played(prices, episodes, seed, epsilon, limit, progress)
         else:
             host = self.learner.game.like(episodes)
             try:
                 parts = []
                 for place, price in enumerate(prices):
-                    parts.append(self._played_on(host, price, episodes, seed, epsilon, max_steps))
+                    parts.append(self._played_on(host, price, episodes, seed, epsilon, limit))
                     if progress is not None:
                         progress(place + 1, prices.size)
             finally:
                 host.close()
-            totals = np.concatenate(parts)
+            totals, alive = (np.concatenate(part) for part in zip(*parts, strict=True))
         score, steps, controls = totals.astype(float).T.reshape(3, prices.size, episodes)
-        return Played(prices, score, steps, controls)
+        return Played(prices, score, steps, controls, int(alive.sum()))
 
     def _outputs(self, observations: ArrayLike, eta: ArrayLike) -> NDArray[np.float32]:
         seen = jnp.asarray(observations)
@@ -157,39 +167,40 @@ class Agent:
 
     def _played(
         self, prices: NDArray[np.float64], episodes: int, seed: int, epsilon: float, max_steps: int, progress: Any
-    ) -> NDArray[Any]:
-        """`[E * N, 3]` of a compiled game: all prices side by side."""
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """`[E * N, 3]` totals of a compiled game, all prices side by side, and which episodes still went on."""
         eta = jnp.repeat(jnp.asarray(prices, dtype=jnp.float32), episodes)
-        key = jax.random.key(seed)
-        starts = jax.random.split(key, episodes)
+        key, start_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), EVALUATION))
+        starts = jax.random.split(start_key, episodes)
         states = self._start(jnp.tile(starts, prices.size))
         playing = Playing(
             states, jnp.full(eta.size, self.learner.game.noop, jnp.int32), jnp.zeros((eta.size, 3)), eta >= 0.0
         )
         for done in range(0, max_steps, CHUNK):
             key, chunk_key = jax.random.split(key)
-            playing = self._play(self.parameters, playing, eta, chunk_key, epsilon)
+            playing = self._play(self.parameters, playing, eta, chunk_key, epsilon, max_steps)
             if progress is not None:
                 progress(min(done + CHUNK, max_steps), max_steps)
             if not bool(playing.alive.any()):
                 break
-        return np.asarray(playing.totals)
+        return np.asarray(playing.totals), np.asarray(playing.alive)
 
     def _played_on(
         self, host: Host, price: float, episodes: int, seed: int, epsilon: float, max_steps: int
-    ) -> NDArray[Any]:
-        """`[N, 3]` of environments on the host, at one price."""
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """`[N, 3]` totals of environments on the host at one price, and which episodes still went on."""
         totals, alive, lazy = np.zeros((episodes, 3)), np.ones(episodes, dtype=bool), np.zeros(episodes, dtype=bool)
         stacks = [empty_stack(host, part.stop - part.start) for part in host.groups]
         last = [jnp.full(part.stop - part.start, host.noop) for part in host.groups]
         key = jax.random.key(seed)
-        host.start(seed)
+        host.start(EVALUATION * 2**32 + seed)  # other episodes than those trained on
         for step in range(max_steps + 1):
             for group, part in enumerate(host.groups):
                 seen = host.receive(group)
                 if step > 0:
                     made = np.stack([seen.reward, np.ones_like(seen.reward), ~lazy[part]], axis=-1)
                     totals[part] += alive[part, None] * made
+                    totals[part] *= ~(alive[part] & seen.lost)[:, None]  # begun anew
                     alive[part] &= ~(seen.ended | seen.cut)
                 place = jax.random.fold_in(key, step * len(host.groups) + group)
                 eta = jnp.full(part.stop - part.start, price, dtype=jnp.float32)
@@ -200,7 +211,7 @@ class Agent:
                 host.send(group, np.asarray(choice.executed, dtype=np.int64))
             if not alive.any():
                 break
-        return totals
+        return totals, alive
 
 
 class DQNAgent(Agent):
@@ -278,7 +289,9 @@ class Playing(NamedTuple):
     alive: Any  # whether it still goes on
 
 
-def play(learner: Dial | DQN, parameters: Any, playing: Playing, eta: Any, key: Any, epsilon: Any) -> Playing:
+def play(
+    learner: Dial | DQN, parameters: Any, playing: Playing, eta: Any, key: Any, epsilon: Any, max_steps: Any
+) -> Playing:
     """Some steps of evaluation in a compiled game.
 
     Args:
@@ -288,6 +301,7 @@ def play(learner: Dial | DQN, parameters: Any, playing: Playing, eta: Any, key: 
         eta: `[N]` prices.
         key: Random key.
         epsilon: Share of random choices.
+        max_steps: After which nothing more is added.
     """
     game = compiled(learner.game)
 
@@ -301,7 +315,8 @@ def play(learner: Dial | DQN, parameters: Any, playing: Playing, eta: Any, key: 
         over = ended | cut
         made = jnp.stack([reward, jnp.ones(eta.size), 1.0 - choice.lazy], -1)
         last = jnp.where(over, game.noop, choice.executed)
-        return Playing(states, last, totals + alive[:, None] * made, alive & ~over), None
+        counts = alive & (totals[:, 1] < max_steps)
+        return Playing(states, last, totals + counts[:, None] * made, alive & ~(counts & over)), None
 
     return jax.lax.scan(step, playing, jax.random.split(key, CHUNK))[0]
 
@@ -310,7 +325,7 @@ def look(
     learner: Dial | DQN, parameters: Any, stack: Any, last: Any, seen: Seen, eta: Any, key: Any, epsilon: Any
 ) -> tuple[Any, Choice]:
     """A choice of evaluation for a group of environments on the host, and its stack of frames with the newest."""
-    over = seen.ended | seen.cut
+    over = seen.over
     observation, stack = pushed(stack, seen.frame, over)
     last = jnp.where(over, learner.game.noop, last)
     return stack, learner.act(parameters, observation, eta, last, key, epsilon)

@@ -37,7 +37,7 @@ class Population:
         self.dial, self.chunk = dial, chunk
         self.init = jax.jit(jax.vmap(dial.init))
         self.advance = jax.jit(self._advance, donate_argnums=0)
-        self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, 0, None)))
+        self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, 0, None, None)))
 
     def start(self, seeds: Sequence[int], prices: Sequence[tuple[float, float, float]]) -> Learner:
         """Every seed with every range of prices: `len(prices) * len(seeds)` runs, seeds fastest."""
@@ -70,7 +70,7 @@ class Population:
         for _ in range(0, max_steps, CHUNK):
             key, chunk_key = jax.random.split(key)
             chunk_keys = jax.random.split(chunk_key, n_runs)
-            playing = self._play(learners.parameters, playing, eta, chunk_keys, 0.0)
+            playing = self._play(learners.parameters, playing, eta, chunk_keys, 0.0, max_steps)
             if not bool(playing.alive.any()):
                 break
         score, steps, controls = np.moveaxis(

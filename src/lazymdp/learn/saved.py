@@ -3,6 +3,8 @@
 * `config.json`: what is trained on what;
 * `last.safetensors`, `best.safetensors`: everything the run is at its last checkpoint, and at the one whose episodes
   returned most after the price; each with a `.json` that says when;
+* `default/`: settings and network of the run that acts when this one is lazy, if it is one of ours: a copy, so that
+  nothing that happens to that run changes this one;
 * `memory-FIRST-LAST.safetensors`: what DQN remembers, in parts, as it grows: writing all of it every time would take
   longer than learning.
 """
@@ -20,16 +22,19 @@ from numpy.typing import NDArray
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
 
 CONFIG = "config.json"
+DEFAULT = "default"
+OWN_DEFAULT = f"./{DEFAULT}"
+_OTHER = "; `lazymdp evaluate` can play the other checkpoint, last or best"
 LEARNERS: dict[str, type[DialConfig] | type[DQNConfig]] = {"dial": DialConfig, "dqn": DQNConfig}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A moment of a run: its arrays, the agent steps made, and how good its episodes were."""
+    """A moment of a run: its arrays, the agent steps made, and how good its episodes were, None if none had ended."""
 
     arrays: dict[str, NDArray[Any]]
     step: int
-    quality: float
+    quality: float | None
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,9 @@ def read_config(folder: Path) -> TrainConfig:
         odd = ", ".join(sorted(set(settings) ^ known))
         raise ValueError(f"{path} is of another version of lazymdp: {odd}.")
     settings["hidden"] = tuple(settings["hidden"])
-    return TrainConfig(read["env"], read["default"], read["seed"], kind(**settings))
+    name, colon, manner = str(read["default"]).partition(":")
+    default = f"{folder / DEFAULT}{colon}{manner}" if name == OWN_DEFAULT else str(read["default"])
+    return TrainConfig(read["env"], default, read["seed"], kind(**settings))
 
 
 def read_checkpoint(folder: Path, which: str = "last") -> Checkpoint | None:
@@ -64,17 +71,18 @@ def read_checkpoint(folder: Path, which: str = "last") -> Checkpoint | None:
     path = folder / f"{which}.safetensors"
     if not path.exists():
         return None
-    arrays, metadata = _read(path, "the other checkpoint may be whole")
+    arrays, metadata = _read(path, _OTHER)
     try:
         about = json.loads(metadata["about"])
-        return Checkpoint(arrays, int(about["step"]), float(about["quality"]))
+        quality = about["quality"]
+        return Checkpoint(arrays, int(about["step"]), None if quality is None else float(quality))
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); the other checkpoint may be whole.") from error
+        raise ValueError(f"{path} is damaged ({error}){_OTHER}.") from error
 
 
 def read_memory(folder: Path) -> list[Memory]:
     """The parts of what a run remembers, oldest first."""
-    return [Memory(*bounds, _read(path, "the run cannot go on")[0]) for path, bounds in memory_files(folder)]
+    return [Memory(*bounds, _read(path, "; the run cannot go on")[0]) for path, bounds in memory_files(folder)]
 
 
 def memory_files(folder: Path) -> list[tuple[Path, tuple[int, int]]]:
@@ -102,4 +110,4 @@ def _read(path: Path, remedy: str) -> tuple[dict[str, NDArray[Any]], dict[str, s
             names = list(file.keys())
             return {name: np.asarray(file.get_tensor(name)) for name in names}, file.metadata() or {}
     except (ValueError, KeyError, TypeError, safetensors().SafetensorError) as error:
-        raise ValueError(f"{path} is damaged ({error}); {remedy}.") from error
+        raise ValueError(f"{path} is damaged ({error}){remedy}.") from error

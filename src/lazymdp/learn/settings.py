@@ -12,7 +12,7 @@ class DialConfig:
     """Settings of the dial."""
 
     steps: int = 3_000_000
-    """Agent steps in all, over all environments."""
+    """Agent steps in all, over all environments; rounded down to whole iterations."""
     eta_low: float = 0.005
     """Smallest price above 0 that is drawn; prices are spread evenly in their logarithm."""
     eta_high: float = 0.5
@@ -70,7 +70,7 @@ class DQNConfig:
     """Settings of DQN at one price; as they stand, Dopamine's for Atari but for the number of environments."""
 
     steps: int = 50_000_000
-    """Agent steps in all, over all environments."""
+    """Agent steps in all, over all environments; rounded down to whole iterations."""
     eta: float = 0.0
     """Price of a step of control; where there is a budget, the price to start from, 0.01 if this is 0."""
     structured: bool = False
@@ -176,6 +176,8 @@ def _check_dial(settings: DialConfig) -> None:
     for name in ("free_share", "gamma", "trace", "final_epsilon", "exploration"):
         if not 0.0 <= getattr(settings, name) <= 1.0:
             raise ValueError(f"{name} is {getattr(settings, name)}, expected a number between 0 and 1.")
+    _check_positive(settings, "learning_rate", "largest_gradient")
+    _check_network(settings, "nature", "mlp")
     if settings.exploration == 0.0 or not settings.hidden or min(settings.hidden) < 1:
         raise ValueError(f"exploration is {settings.exploration} and hidden {settings.hidden}, expected both above 0.")
     if settings.rollout * settings.n_envs < settings.minibatches:
@@ -201,6 +203,8 @@ def _check_dqn(settings: DQNConfig) -> None:
         )
     if not 0.0 <= settings.eta < math.inf:
         raise ValueError(f"eta is {settings.eta}, expected a price of at least 0.")
+    _check_positive(settings, "learning_rate", "adam_epsilon")
+    _check_network(settings, "nature", "minatar", "mlp")
     if settings.network in (None, "mlp") and (not settings.hidden or min(settings.hidden) < 1):
         raise ValueError(f"hidden is {settings.hidden}, expected widths above 0.")
     if settings.control_budget is not None:
@@ -208,3 +212,16 @@ def _check_dqn(settings: DQNConfig) -> None:
             raise ValueError(f"control_budget is {settings.control_budget}, expected a share between 0 and 1.")
         if settings.budget_step <= 0.0:
             raise ValueError(f"budget_step is {settings.budget_step}, expected a number above 0.")
+
+
+def _check_positive(settings: DialConfig | DQNConfig, *names: str) -> None:
+    for name in names:
+        if not 0.0 < getattr(settings, name) < math.inf:
+            raise ValueError(f"{name} is {getattr(settings, name)}, expected a number above 0.")
+
+
+def _check_network(settings: DialConfig | DQNConfig, *kinds: str) -> None:
+    if settings.network not in (None, *kinds):
+        raise ValueError(
+            f"network is {settings.network!r}, expected {', '.join(kinds)}, or None to choose by what is seen."
+        )

@@ -28,7 +28,7 @@ from lazymdp.learn.dial import Dial
 from lazymdp.learn.dqn import DQN
 from lazymdp.learn.driving import Arrays, Compiled, Hosted, filled_parameters, recalled, remembered
 from lazymdp.learn.games import Game, from_mdp, minatar
-from lazymdp.learn.hosts import GymnasiumHost, Host
+from lazymdp.learn.hosts import GymnasiumHost, Host, make_env
 from lazymdp.learn.networks import warm_start
 from lazymdp.learn.playing import Agent, DialAgent, DQNAgent
 from lazymdp.learn.saved import CONFIG, Memory, read_checkpoint, read_config
@@ -77,14 +77,14 @@ def make_game(env: str, n_envs: int, n_groups: int = 1) -> Game | Host:
         return minatar(name)
     if family == "ALE":
         return AtariHost(env, n_envs, n_groups)
+    made = make_env(env)
     try:
-        made = gym.make(env)
-    except gym.error.Error as error:
-        raise ValueError(f"there is no environment {env!r}: {error}") from error
-    if getattr(made.unwrapped, "P", None) is None:
-        return GymnasiumHost(env, n_envs)
-    limit = None if made.spec is None else made.spec.max_episode_steps
-    return from_mdp(MDP.from_gymnasium(made, 0.99), limit)
+        if getattr(made.unwrapped, "P", None) is None:
+            return GymnasiumHost(env, n_envs)
+        limit = None if made.spec is None else made.spec.max_episode_steps
+        return from_mdp(MDP.from_gymnasium(made, 0.99), limit)
+    finally:
+        made.close()
 
 
 def make_default(form: Any, game: Game | Host) -> Default:
@@ -113,31 +113,37 @@ def make_default(form: Any, game: Game | Host) -> Default:
                 f"the default policy {form!r} is neither uniform, noop, repeat, nor an action, 0 to {n_actions - 1}, "
                 "nor the folder of a run, nor a file."
             )
-    if isinstance(form, np.ndarray | list | tuple):
-        rows = np.asarray(form, dtype=float)
-        if rows.shape != (*game.shape, n_actions):
-            raise ValueError(f"the default policy has shape {rows.shape}, expected {(*game.shape, n_actions)}.")
-        return device_defaults.table(rows)
     first = getattr(game, "first_action", 0)
     actions, seen = spaces.Discrete(n_actions, start=first), spaces.Box(-np.inf, np.inf, game.shape)
+    if isinstance(form, np.ndarray | list | tuple):
+        has_states = len(game.shape) == 1 and (isinstance(game, Game) or getattr(game, "one_hot", False))
+        states: gym.Space[Any] = spaces.Discrete(game.shape[0]) if has_states else seen
+        return device_defaults.table(defaults.make_default(form, actions, states, game.noop, batched=True).table)  # type: ignore[attr-defined]
     policy = defaults.make_default(form, actions, seen, game.noop + first, batched=True)
     return device_defaults.called_back(policy, n_actions, first)
 
 
 def check(config: TrainConfig) -> None:
     """Refuses what cannot be trained, before anything is written."""
-    learner = _learner(config, None)
-    if isinstance(config.settings, DQNConfig) and config.settings.warm_start:
-        _warm_parameters(config.settings, learner)
+    learner = _learner(config, None, n_envs=1)
+    if isinstance(learner, DQN) and learner.config.warm_start:
+        _warm_parameters(learner)
+    _close(learner.game)
 
 
-def load(folder: str | Path, which: str = "last") -> Agent:
-    """The agent of a run on disk, at its `last` or `best` checkpoint."""
+def load(folder: str | Path, which: str = "last", default: Any = None) -> Agent:
+    """The agent of a run on disk.
+
+    Args:
+        folder: Of the run.
+        which: Its `last` or `best` checkpoint.
+        default: A default policy in place of the run's own.
+    """
     folder = Path(folder)
     config, checkpoint = read_config(folder), read_checkpoint(folder, which)
     if checkpoint is None:
         raise FileNotFoundError(f"{folder} has no {which} checkpoint yet.")
-    learner = _learner(config, None)
+    learner = _learner(config, default, n_envs=1)
     parameters = filled_parameters(jax.eval_shape(learner.network.init, jax.random.key(0)), checkpoint.arrays)
     return _agent(learner, parameters, checkpoint.arrays.get(".eta"))
 
@@ -158,13 +164,14 @@ class Training:
         self.config = config
         self.learner = _learner(config, default)
         start = {}
-        if isinstance(config.settings, DQNConfig) and config.settings.warm_start and arrays is None:
-            start = {"parameters": _warm_parameters(config.settings, self.learner)}
+        if isinstance(self.learner, DQN) and self.learner.config.warm_start and arrays is None:
+            start = {"parameters": _warm_parameters(self.learner)}
         self._run: Compiled | Hosted
         if isinstance(self.learner.game, Game):
             self._run = Compiled(self.learner, config.seed, **start)
         else:
             self._run = Hosted(self.learner, self.learner.game, config.seed, **start)
+        self._worths: list[float] = []
         if arrays is not None:
             self._run.restore(arrays)
             for part in memory:
@@ -206,7 +213,13 @@ class Training:
             share = float(controls[here].sum() / steps[here].sum())
             means = float(score[here].mean()), float(steps[here].mean())
             found.append(Metrics(self.step, float(told), int(here.sum()), *means, share))
+        self._worths += [row.score - row.eta * row.control * row.length for row in found]
         return found
+
+    def quality(self) -> float | None:
+        """Mean return after the price, over the reports since the last call; None if no episode ended in them."""
+        worths, self._worths = self._worths, []
+        return float(np.mean(worths)) if worths else None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the run is but what it remembers, by name."""
@@ -258,8 +271,9 @@ def train(
     Returns:
         A `DialAgent` or a `DQNAgent`.
     """
-    run = Training(config, arrays, memory, default)
+    run = None
     try:
+        run = Training(config, arrays, memory, default)
         told = time.monotonic()
         while not run.done:
             run.advance()
@@ -273,13 +287,18 @@ def train(
             on_report(run, metrics)
         return run.agent()
     finally:
-        run.close()
+        if run is not None:
+            run.close()
 
 
-def _learner(config: TrainConfig, default: Any) -> Dial | DQN:
+def _learner(config: TrainConfig, default: Any, n_envs: int | None = None) -> Dial | DQN:
+    """The learner; `n_envs` in place of the config's where it is not to be trained."""
     check_settings(config.settings)
+    if not 0 <= config.seed < 2**31:
+        raise ValueError(f"seed is {config.seed}, expected a whole number from 0 to {2**31 - 1}.")
     # The dial waits for emulators, so these must never wait for it. DQN waits for its updates: one group is less work.
-    game = make_game(config.env, config.settings.n_envs, 1 if isinstance(config.settings, DQNConfig) else 2)
+    n_groups = 1 if isinstance(config.settings, DQNConfig) else 2
+    game = make_game(config.env, n_envs or config.settings.n_envs, n_groups)
     asked = make_default(config.default if default is None else default, game)
     if isinstance(config.settings, DQNConfig):
         return DQN(game, config.settings, asked)
@@ -288,14 +307,17 @@ def _learner(config: TrainConfig, default: Any) -> Dial | DQN:
 
 def _agent(learner: Dial | DQN, parameters: Any, eta: Any) -> Agent:
     if isinstance(learner, DQN):
-        return DQNAgent(learner, parameters, float(eta))
+        return DQNAgent(
+            learner, parameters, learner.config.eta if learner.config.control_budget is None else float(eta)
+        )
     return DialAgent(learner, parameters)
 
 
 def _network_default(folder: Path, manner: str, game: Game | Host) -> Default:
     """The network of a run, compiled into the step of another."""
-    agent = load(folder)
+    agent = load(folder, default="uniform")  # its own is not asked
     _fits(agent, folder, game)
+    _close(agent.learner.game)
 
     def values(observations: Any) -> Any:
         price = jnp.zeros(observations.shape[0])
@@ -315,15 +337,25 @@ def _network_default(folder: Path, manner: str, game: Game | Host) -> Default:
     )
 
 
-def _warm_parameters(settings: DQNConfig, learner: Dial | DQN) -> Any:
-    folder = Path(str(settings.warm_start))
-    agent = load(folder)
-    if not isinstance(agent, DQNAgent):
+def _warm_parameters(learner: DQN) -> Any:
+    """Parameters to start from, of the run that the settings name."""
+    folder = Path(str(learner.config.warm_start))
+    agent = load(folder, default="uniform")
+    if not isinstance(agent.learner, DQN):
         raise ValueError(f"{folder} is not a run of dqn: its network cannot start one.")
     _fits(agent, folder, learner.game)
+    _close(agent.learner.game)
     n_actions = learner.game.n_actions
     before, after = (n_actions + (not one.config.structured) for one in (agent.learner, learner))
-    return warm_start(agent.parameters, before, after, settings.eta)
+    parameters = warm_start(agent.parameters, before, after, learner.first_price())
+    found, wanted = jax.tree.map(jnp.shape, (parameters, jax.eval_shape(learner.network.init, jax.random.key(0))))
+    if found != wanted:
+        theirs = agent.learner.config
+        raise ValueError(
+            f"the network of {folder} is of another form: give --network and --hidden as there "
+            f"({theirs.network or 'none'}, {' '.join(map(str, theirs.hidden))})."
+        )
+    return parameters
 
 
 def _fits(agent: Agent, folder: Path, game: Game | Host) -> None:
@@ -333,3 +365,8 @@ def _fits(agent: Agent, folder: Path, game: Game | Host) -> None:
             f"the run {folder} was trained on observations of shape {made_for.shape} with {made_for.n_actions} "
             f"actions, this environment has {game.shape} and {game.n_actions}."
         )
+
+
+def _close(game: Game | Host) -> None:
+    if not isinstance(game, Game):
+        game.close()
