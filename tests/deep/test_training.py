@@ -316,7 +316,7 @@ def test_an_agent_is_a_default_policy_of_the_wrappers(tmp_path):
 def test_dqn_at_the_command_line_reaches_a_budget_and_the_dial_finds_its_price(tmp_path, capsys):
     folder = str(tmp_path / "dqn")
     assert main(["train", "FrozenLake-v1", "-o", folder, *DQN_OPTIONS, "--steps", "4000", "--control-budget", "0.3",
-                 "--json"]) == 0  # fmt: skip
+                 "--budget-step", "1", "--target-period", "400", "--json"]) == 0  # fmt: skip
     found = json.loads(capsys.readouterr().out)
     assert len(found["etas"]) == 1 and abs(found["etas"][0] - 0.1) > 1e-3
     dial = str(tmp_path / "dial")
