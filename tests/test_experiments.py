@@ -273,7 +273,7 @@ def test_the_committed_minatar_runs_are_drawn_and_their_claims_hold():
     for claim in minatar.claims(data):
         assert claim.holds, claim
     figure = minatar.plot(data)
-    assert [ax.get_title("left") for ax in figure.axes] == games
+    assert [ax.get_title("left") for ax in figure.axes] == [game.replace("_", " ") for game in games]
     plt.close(figure)
     spoiled = {**rows, "score": np.where(rows["method"] == "dial", 0.0, rows["score"])}
     assert not all(claim.holds for claim in minatar.claims({"runs": spoiled}))

@@ -8,6 +8,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
+import optax  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
 from lazymdp.learn.dqn import DQN, Batch, Replay  # noqa: E402
@@ -67,33 +68,48 @@ def test_on_a_chain_it_finds_the_exact_control_set(structured):
     assert q.shape == (3, 7, 2 if structured else 3)
 
 
+def with_fair_cuts(game, max_steps):
+    """The last step before the limit is cut even if the episode ended with it.
+
+    Else of these steps only those that ended an episode are learned from. Where chance decides whether one ends, here
+    that of the default, endings then count too often: the lazy output comes out too high next to the treasure.
+    """
+
+    def move(state, action, key):
+        last = state[1] + 1 >= max_steps
+        after, reward, ended, cut = game.move(state, action, key)
+        return after, reward, ended & ~last, cut | last
+
+    return game._replace(move=move)
+
+
 @pytest.mark.parametrize("structured", [True, False])
-def test_on_key_door_treasure_it_finds_the_control_set(structured):
-    """The paper's form only up to near ties: its lazy output is an average of what the default happened to do."""
-    base = lz.MDP.from_gymnasium(lz.envs.KeyDoorTreasure(), 0.99)
-    mdp = lz.MDP(base.transitions, base.rewards, 0.99)  # any state as start
+def test_on_key_door_treasure_it_finds_the_exact_control_set(structured):
+    """The paper's lazy output is a mean of what the default happened to do, which takes many steps to be exact.
+
+    Hence the prices, in the middle of where the set stays the same, and a learning rate that falls.
+    """
+    base = lz.MDP.from_gymnasium(lz.envs.KeyDoorTreasure(), 0.9)
+    mdp = lz.MDP(base.transitions, base.rewards, 0.9)  # any state as start
     uniform = lz.policies.uniform(mdp)
-    warm = DQNConfig(
-        structured=structured, steps=96_000, n_envs=64, update_period=16, rollout=250, capacity=144_000, batch=64,
-        min_replay=10_000, target_period=800, final_epsilon=1.0, learning_rate=1e-3, adam_epsilon=1e-8, hidden=(128,),
+    config = DQNConfig(
+        structured=structured, gamma=0.9, n_envs=512, update_period=512, rollout=125, capacity=51_200, batch=512,
+        min_replay=10_240, target_period=5120, final_epsilon=1.0, adam_epsilon=1e-8, hidden=(64,),
     )  # fmt: skip
-    cool = dataclasses.replace(warm, steps=48_000, learning_rate=1e-4)
-    game = from_mdp(mdp, max_steps=20 if structured else 5)  # shorter: more of the states that are starts only
-    first, second = DQN(game, warm), DQN(game, cool)
-    init, heat, settle = jax.jit(first.init), *(jax.jit(dqn.iterate, donate_argnums=0) for dqn in (first, second))
-    for eta, count in ((0.149, 8), (0.196, 5), (0.24, 3)):
+    dqn = DQN(with_fair_cuts(from_mdp(mdp, max_steps=4), 4), config)  # short: some states are starts only
+
+    iterations = 24 if structured else 80
+    falling = optax.exponential_decay(1e-3, iterations * config.rollout, 5e-3)  # one update for every step of all
+    dqn.optimiser = optax.adam(falling, eps=config.adam_epsilon)
+    init, iterate = jax.jit(dqn.init), jax.jit(dqn.iterate, donate_argnums=0)
+    for eta, count in ((0.063, 54), (0.245, 10), (0.41, 4)):
         learner = init(jax.random.key(0), eta=eta)
-        for iterate, times in ((heat, warm.iterations), (settle, cool.iterations)):
-            for _ in range(times):
-                learner, _ = iterate(learner)
-        exact = lz.solve(lz.LazyMDP(mdp, uniform, eta))
-        assert exact.control.sum() == count
-        q = np.asarray(first.network.apply(learner.parameters, jnp.eye(mdp.n_states), None))
-        wrong = control(mdp, q, eta) != exact.control
-        if structured:
-            assert not wrong.any(), f"eta {eta}, states {np.flatnonzero(wrong)}"
-        else:
-            assert wrong.sum() <= 8 and np.abs(exact.lazy_gap - eta)[wrong].max(initial=0.0) < 0.08
+        for _ in range(iterations):
+            learner, _ = iterate(learner)
+        exact = lz.solve(lz.LazyMDP(mdp, uniform, eta)).control
+        assert exact.sum() == count
+        q = np.asarray(dqn.network.apply(learner.parameters, jnp.eye(mdp.n_states), None))
+        np.testing.assert_array_equal(control(mdp, q, eta), exact, err_msg=f"eta {eta}")
 
 
 @pytest.mark.parametrize("structured", [True, False])

@@ -23,7 +23,8 @@ Deviations from Dopamine's DQN (jax, defaults), apart from the price:
 1. `n_envs` environments step side by side. Updates and target copies stay one per `update_period` and `target_period`
    agent steps; those that fall within a step of all environments are made after it, updates first.
 2. A tie of lazy and control is lazy; Dopamine takes the first of equal values.
-3. A step at which an episode was cut off counts nothing: its batch is the mean of the others.
+3. A step at which an episode was cut off counts nothing: its batch is the mean of the others. (Of the last steps before
+   a limit only those that end an episode are then learned from: with limits of a few steps, endings count too often.)
 4. Where environments step on the host, choices are made by the network as it was before the last step's updates, which
    are made while the environments step.
 5. The `minatar` network convolves over height and width; Dopamine's, given a stack axis of 1 to its 2-d convolution,
