@@ -79,7 +79,9 @@ def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
 
     Args:
         mdp: The model.
-        max_steps: Steps after which an episode is cut off; never if not given.
+        max_steps: Steps after which an episode is cut off; never if not given. The last step before it counts as cut
+            even if it reaches an absorbing state: cut steps are not learned from, and to learn only from those that end
+            an episode would make endings too likely.
     """
     rows = np.diff(mdp.transitions.indptr)
     width = int(rows.max())
@@ -100,8 +102,8 @@ def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
     def move(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
         row, steps = state[0] * mdp.n_actions + action, state[1] + 1
         after = table[row, (jax.random.uniform(key) >= cumulative[row]).sum()]
-        ended = absorbing[after]
-        cut = ~ended & (False if max_steps is None else steps >= max_steps)
+        cut = jnp.zeros((), bool) if max_steps is None else steps >= max_steps
+        ended = absorbing[after] & ~cut
         return jnp.stack([after, steps]), rewards[row], ended, cut
 
     def observe(state: Any) -> Any:
