@@ -169,3 +169,9 @@ def test_python_m_lazymdp_is_the_same_command():
     )
     assert subprocess.run([*command, "solve", "x", "--eta", "1"], capture_output=True).returncode == 2
     assert "reproduce" in subprocess.run(command, check=False, capture_output=True, text=True).stdout
+
+
+def test_brackets_in_a_message_are_shown(capsys):
+    """Rich would take them for its markup, and `pip install 'lazymdp[deep]'` would lose its extra."""
+    assert main(["solve", "[deep].npz", "--eta", "0.1"]) == 2
+    assert "there is no file [deep].npz" in capsys.readouterr().err

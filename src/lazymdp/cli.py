@@ -16,6 +16,7 @@ from typing import Annotated, Any, Union
 import gymnasium as gym
 import numpy as np
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 import lazymdp as lz
@@ -157,7 +158,7 @@ def explore(
         raise FileNotFoundError(f"cannot write {out}: there is no folder {out.parent}.")
     source = load_model(model, gamma)
     _write_explorer(source, _path(source, default, tol), out, title)
-    OUT.print(f"Explorer: {out.resolve()}", soft_wrap=True, highlight=False)
+    OUT.print(f"Explorer: {out.resolve()}", soft_wrap=True, highlight=False, markup=False)
     if open:
         webbrowser.open(out.resolve().as_uri())
     return 0
@@ -221,7 +222,7 @@ def reproduce_results(
         print_json({"index": str(index.resolve()), "claims": results})
     else:
         _show_claims(done)
-        OUT.print(f"All of it: {index.resolve()}", soft_wrap=True, highlight=False)
+        OUT.print(f"All of it: {index.resolve()}", soft_wrap=True, highlight=False, markup=False)
     return 0 if all(outcome.holds for outcome in done) else 1
 
 
@@ -299,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError, RuntimeError, OverflowError) as error:
         if debug:
             raise
-        ERR.print(f"[bold red]Error:[/] {_one_line(error)}", soft_wrap=True, highlight=False)
+        ERR.print(f"[bold red]Error:[/] {escape(_one_line(error))}", soft_wrap=True, highlight=False)
         return 2
 
 

@@ -242,18 +242,22 @@ def _go_on(
         try:
             agent = training.train(config, arrays=arrays, memory=memory, on_report=on_report, seconds=min(2.0, seconds))
         except KeyboardInterrupt:
-            ERR.print(f"Interrupted. Go on with: lazymdp resume {folder.path}", soft_wrap=True, highlight=False)
+            ERR.print(
+                f"Interrupted. Go on with: lazymdp resume {folder.path}", soft_wrap=True, highlight=False, markup=False
+            )
             return 130
         except training.Diverged as error:
             last = folder.load("last")
             kept = "no checkpoint was written" if last is None else f"the last good one is of step {last.step:,}"
             raise ValueError(f"{error} In {folder.path}, {kept}.") from error
-    ERR.print(f"Trained: {folder.path}", soft_wrap=True, highlight=False)
+    ERR.print(f"Trained: {folder.path}", soft_wrap=True, highlight=False, markup=False)
     try:
         etas = _etas(config.settings, agent)
         _show_frontier(agent, etas, episodes, 0, json, folder.path, control_budget=control_budget)
     except KeyboardInterrupt:
-        ERR.print(f"Interrupted. Play it with: lazymdp evaluate {folder.path}", soft_wrap=True, highlight=False)
+        ERR.print(
+            f"Interrupted. Play it with: lazymdp evaluate {folder.path}", soft_wrap=True, highlight=False, markup=False
+        )
         return 130
     return 0
 

@@ -68,22 +68,43 @@ def test_on_a_chain_it_finds_the_exact_control_set(structured):
     assert q.shape == (3, 7, 2 if structured else 3)
 
 
-@pytest.mark.parametrize("structured", [True, False])
-def test_on_key_door_treasure_it_finds_the_exact_control_set(structured):
+def test_on_key_door_treasure_the_structured_form_finds_the_exact_control_set():
+    base = lz.MDP.from_gymnasium(lz.envs.KeyDoorTreasure(), 0.99)
+    mdp = lz.MDP(base.transitions, base.rewards, 0.99)  # any state as start
+    uniform = lz.policies.uniform(mdp)
+    warm = DQNConfig(
+        structured=True, steps=96_000, n_envs=64, update_period=16, rollout=250, capacity=144_000, batch=64,
+        min_replay=10_000, target_period=800, final_epsilon=1.0, learning_rate=1e-3, adam_epsilon=1e-8, hidden=(128,),
+    )  # fmt: skip
+    cool = dataclasses.replace(warm, steps=48_000, learning_rate=1e-4)
+    game = from_mdp(mdp, max_steps=20)
+    first, second = DQN(game, warm), DQN(game, cool)
+    init, heat, settle = jax.jit(first.init), *(jax.jit(dqn.iterate, donate_argnums=0) for dqn in (first, second))
+    for eta, count in ((0.149, 8), (0.196, 5), (0.24, 3)):
+        learner = init(jax.random.key(0), eta=eta)
+        for iterate, times in ((heat, warm.iterations), (settle, cool.iterations)):
+            for _ in range(times):
+                learner, _ = iterate(learner)
+        exact = lz.solve(lz.LazyMDP(mdp, uniform, eta)).control
+        assert exact.sum() == count
+        q = np.asarray(first.network.apply(learner.parameters, jnp.eye(mdp.n_states), None))
+        np.testing.assert_array_equal(control(mdp, q, eta), exact, err_msg=f"eta {eta}")
+
+
+def test_on_key_door_treasure_the_papers_form_finds_the_exact_control_set():
     """The paper's lazy output is a mean of what the default happened to do, which takes many steps to be exact.
 
-    Hence the prices, in the middle of where the set stays the same, and a learning rate that falls.
+    Hence prices in the middle of where the set stays the same, a learning rate that falls, and a discount of 0.9: at
+    0.99, where the structured form is tested, a state near a tie is still missed now and then.
     """
     base = lz.MDP.from_gymnasium(lz.envs.KeyDoorTreasure(), 0.9)
     mdp = lz.MDP(base.transitions, base.rewards, 0.9)  # any state as start
     uniform = lz.policies.uniform(mdp)
     config = DQNConfig(
-        structured=structured, gamma=0.9, n_envs=512, update_period=512, rollout=125, capacity=51_200, batch=512,
+        structured=False, gamma=0.9, n_envs=512, update_period=512, rollout=125, capacity=51_200, batch=512,
         min_replay=10_240, target_period=5120, final_epsilon=1.0, adam_epsilon=1e-8, hidden=(64,),
     )  # fmt: skip
-    dqn = DQN(from_mdp(mdp, max_steps=4), config)  # short: some states are starts only
-
-    iterations = 24 if structured else 80
+    dqn, iterations = DQN(from_mdp(mdp, max_steps=4), config), 80  # short: some states are starts only
     falling = optax.exponential_decay(1e-3, iterations * config.rollout, 5e-3)  # one update for every step of all
     dqn.optimiser = optax.adam(falling, eps=config.adam_epsilon)
     init, iterate = jax.jit(dqn.init), jax.jit(dqn.iterate, donate_argnums=0)
