@@ -108,7 +108,7 @@ def test_on_key_door_treasure_it_finds_the_exact_control_set():
     uniform = lz.policies.uniform(mdp)
     config = DialConfig(
         steps=3_200_000, hidden=(128, 128), eta_low=0.13, eta_high=0.25, free_share=0.0, final_epsilon=0.5,
-        learning_rate=2e-3, final_learning_rate=1e-6,
+        epochs=2, learning_rate=2e-3, final_learning_rate=1e-6,
     )  # fmt: skip
     dial, learner = trained(from_mdp(mdp, max_steps=20), config)
     for eta, count in ((0.149, 8), (0.196, 5), (0.24, 3)):

@@ -17,7 +17,7 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from lazymdp import runs
-from lazymdp.experiments import EXPERIMENTS
+from lazymdp.experiments import EXPERIMENTS, STUDIES
 from lazymdp.experiments.experiment import Claim, Experiment, Progress, check_settings
 from lazymdp.files import replacing, write_text
 from lazymdp.runs import Record, Tables, table
@@ -66,7 +66,7 @@ def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progres
     record = None if fresh else runs.load_record(folder)
     reused = record is not None and record.settings == settings and record.versions == runs.versions()
     if reused and record is not None:
-        data: Tables = _load(folder)
+        data: Tables = load(folder)
         if not all((folder / f"figure.{form}").exists() for form in _FORMS):
             draw(experiment, data, folder)
     else:
@@ -80,16 +80,28 @@ def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progres
             runs.versions(),
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        claims = experiment.claims(data)
-        draw(experiment, data, folder)
-        judged = table(  # of settings unlike the paper's there may be nothing to say
-            claim=[claim.text for claim in claims],
-            expected=[claim.expected for claim in claims],
-            found=[claim.found for claim in claims],
-            holds=[claim.holds for claim in claims],
-        )
-        runs.save(folder, {**data, CLAIMS: judged}, record)
+        keep(experiment, data, folder, record)
     return Outcome(experiment, experiment.claims(data), record, reused)
+
+
+def keep(experiment: Experiment, data: Tables, folder: Path, record: Record) -> None:
+    """Writes what was found: the figure, the tables, the claims, and last the record."""
+    claims = experiment.claims(data)
+    draw(experiment, data, folder)
+    judged = table(  # of settings unlike the paper's there may be nothing to say
+        claim=[claim.text for claim in claims],
+        expected=[claim.expected for claim in claims],
+        found=[claim.found for claim in claims],
+        holds=[claim.holds for claim in claims],
+    )
+    runs.save(folder, {**data, CLAIMS: judged}, record)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """The tables of a result, without its claims."""
+    data = runs.load(folder)
+    data.pop(CLAIMS, None)
+    return data
 
 
 def draw(experiment: Experiment, data: Tables, folder: Path) -> None:
@@ -105,10 +117,10 @@ def draw(experiment: Experiment, data: Tables, folder: Path) -> None:
 def outcomes(out: Path) -> list[Outcome]:
     """Every complete result in a folder, in the order of the paper."""
     found = []
-    for name, experiment in EXPERIMENTS.items():
+    for name, experiment in {**EXPERIMENTS, **STUDIES}.items():
         record = runs.load_record(out / name)
         if record is not None:
-            found.append(Outcome(experiment, experiment.claims(_load(out / name)), record, True))
+            found.append(Outcome(experiment, experiment.claims(load(out / name)), record, True))
     return found
 
 
@@ -130,9 +142,3 @@ def write_index(out: Path) -> Path:
     target = out / "index.html"
     write_text(target, results_page(sections, runs.versions(), links))
     return target
-
-
-def _load(folder: Path) -> dict[str, Any]:
-    data = runs.load(folder)
-    data.pop(CLAIMS, None)
-    return data

@@ -25,7 +25,7 @@ class DialConfig:
     """Environments side by side."""
     rollout: int = 32
     """Steps of each between two fits."""
-    epochs: int = 2
+    epochs: int = 1
     """Passes over a rollout."""
     minibatches: int = 16
     """Gradient steps in a pass."""
@@ -33,7 +33,7 @@ class DialConfig:
     """Discount."""
     trace: float = 0.65
     """Lambda."""
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     """At the start; falls linearly ..."""
     final_learning_rate: float = 1e-5
     """... to this."""
@@ -54,7 +54,7 @@ class DialConfig:
     def atari(cls, **changed: Any) -> DialConfig:
         """Settings for Atari; others as arguments."""
         settings: dict[str, Any] = dict(
-            steps=12_500_000, n_envs=512, learning_rate=2.5e-4, final_learning_rate=0.0, final_epsilon=0.001,
+            steps=12_500_000, n_envs=512, epochs=2, learning_rate=2.5e-4, final_learning_rate=0.0, final_epsilon=0.001,
             clip_rewards=True,
         )  # fmt: skip
         return cls(**(settings | changed))
