@@ -226,9 +226,13 @@ def gpu_section() -> list[str]:
             )
             rows.append(("dqn on Atari, frames/s", found["dqn"], GOAL_DQN))
             where[-1] += f"; emulators alone {found['emulators']:,.0f} frames/s, dial {found['dial']:,.0f}"
-    cells = [[n, f"{goal:,.4g}", f"{found:,.4g}", "yes" if found >= goal else "no"] for n, found, goal in rows]
+    cells = [[n, _short(goal), _short(found), "yes" if found >= goal else "no"] for n, found, goal in rows]
     said = "Written by `python benchmarks/deep.py --gpu ...`: " + "; ".join(where) + "."
     return ["## On a GPU", said, report.markdown(("goal", "wanted", "found", "met"), cells, words=1)]
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.1f}"
 
 
 def measure_cpu(seconds: float) -> None:
