@@ -193,8 +193,12 @@ def plot(data: Tables) -> Figure:
     rows = data["runs"]
     games, etas = _games(rows), np.unique(rows["eta"])
     with styled():
-        figure, axes = plt.subplots(1, len(games), figsize=(3.3 * len(games) + 0.4, 3.2), squeeze=False)
-        for ax, game in zip(axes[0], games, strict=True):
+        columns = min(3, len(games)) if len(games) != 4 else 2
+        n_rows = -(-len(games) // columns)
+        figure, axes = plt.subplots(n_rows, columns, figsize=(3.3 * columns + 0.4, 2.9 * n_rows), squeeze=False)
+        for ax in axes.flat[len(games) :]:
+            ax.remove()
+        for ax, game in zip(axes.flat, games, strict=False):
             for method, (color, dashes, marker) in METHODS.items():
                 scores = [_score(rows, game, method, eta) for eta in etas]
                 control = [float(_cell(rows, game, method, eta)["control"].mean()) for eta in etas]
@@ -203,9 +207,9 @@ def plot(data: Tables) -> Figure:
                 look = dict(color=color, linestyle=dashes, marker=marker, markersize=4, elinewidth=0.8)
                 ax.errorbar(control, mean, np.maximum(off, 0.0), label=method, **look)
             ax.set_title(game.replace("_", " "))
-            ax.set_xlabel("share of steps in control")
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-        axes[0, 0].set_ylabel("return (price excluded)")
+        figure.supxlabel("share of steps in control")
+        figure.supylabel("return (price excluded)")
         axes[0, 0].legend(loc="upper left")
     return figure
 
