@@ -8,9 +8,11 @@ checkpoint.
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,16 +60,30 @@ class RunFolder:
         about = {"learner": learner, **asdict(config), "default": self._kept(config.default), "versions": versions()}
         write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
 
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Nobody else may train here meanwhile; the claim ends with the process, however it ends."""
+        with open(self.path / CONFIG, "rb") as file:  # the one file that is never replaced
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(f"{self.path} is being trained by another process: stop that one first.") from error
+            yield
+
     def _kept(self, default: str) -> str:
-        """The default's name; of a run of ours, a copy is kept here."""
+        """The default's name; of a run of ours, and of a file, a copy is kept here."""
         name, colon, manner = default.partition(":")
-        if not (Path(name) / CONFIG).is_file():
+        if (Path(name) / CONFIG).is_file():
+            copies, kept = {file: Path(name) / file for file in (CONFIG, "last.safetensors")}, f"{colon}{manner}"
+        elif Path(default).is_file():
+            copies, kept = {Path(default).name: Path(default)}, f"/{Path(default).name}"
+        else:
             return default
         (self.path / DEFAULT).mkdir(exist_ok=True)
-        for file in (CONFIG, "last.safetensors"):
+        for file, source in copies.items():
             with replacing(self.path / DEFAULT / file) as temporary:
-                shutil.copyfile(Path(name) / file, temporary)
-        return f"{OWN_DEFAULT}{colon}{manner}"
+                shutil.copyfile(source, temporary)
+        return f"{OWN_DEFAULT}{kept}"
 
     def config(self) -> TrainConfig:
         """What is trained; settings of other versions are named."""
@@ -132,8 +148,11 @@ class RunFolder:
         path = self.path / "best.safetensors"
         if not path.exists():
             return None
-        with safetensors().safe_open(path, framework="numpy") as file:
-            return json.loads(file.metadata()["about"])["quality"]
+        try:
+            with safetensors().safe_open(path, framework="numpy") as file:
+                return json.loads(file.metadata()["about"])["quality"]
+        except (ValueError, KeyError, TypeError, safetensors().SafetensorError):
+            return None  # damaged: the next one is better
 
     def _write(self, which: str, checkpoint: Checkpoint) -> None:
         about = json.dumps({"step": checkpoint.step, "quality": checkpoint.quality})

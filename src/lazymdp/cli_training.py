@@ -68,9 +68,10 @@ def train_dial(
             raise ValueError(f"eta is {eta}, expected a price of at least 0.")
         priced = replace(settings, eta_low=eta, eta_high=eta, free_share=0.0)
         settings = replace(settings, free_share=1.0) if eta == 0.0 else priced
-    _check_budget(control_budget)
+    _check_budget(control_budget, settings)
     folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
-    return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, control_budget)
+    with folder.claimed():
+        return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
 def train_dqn(
@@ -103,7 +104,8 @@ def train_dqn(
         settings: Of the learner.
     """
     folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
-    return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, None)
+    with folder.claimed():
+        return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, None)
 
 
 def train_command(arguments: Sequence[str]) -> Callable[..., int]:
@@ -119,6 +121,7 @@ def train_command(arguments: Sequence[str]) -> Callable[..., int]:
 
 def resume(
     run: Run,
+    control_budget: float | None = None,
     episodes: int = 100,
     checkpoint_seconds: float = 20.0,
     tensorboard: bool = False,
@@ -128,6 +131,7 @@ def resume(
 
     Args:
         run: Its folder.
+        control_budget: Of a dial: find the price at which control is taken in at most this share of steps, at the end.
         episodes: Of the evaluation at the end, per price.
         checkpoint_seconds: Between two checkpoints: what may be lost.
         tensorboard: Write events for TensorBoard into the folder, too.
@@ -136,10 +140,12 @@ def resume(
     _check_amounts(episodes, checkpoint_seconds)
     folder = RunFolder(run)
     config = folder.config()
-    checkpoint = folder.load("last")
-    step = 0 if checkpoint is None else checkpoint.step
-    folder.rewind(step, step // config.settings.n_envs)
-    return _go_on(folder, checkpoint, episodes, checkpoint_seconds, tensorboard, json, None)
+    _check_budget(control_budget, config.settings)
+    with folder.claimed():
+        checkpoint = folder.load("last")
+        step = 0 if checkpoint is None else checkpoint.step
+        folder.rewind(step, step // config.settings.n_envs)
+        return _go_on(folder, checkpoint, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
 def evaluate(
@@ -165,16 +171,20 @@ def evaluate(
         json: Print JSON.
     """
     _check_amounts(episodes)
-    _check_budget(control_budget)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed is {seed}, expected a whole number from 0 to {2**31 - 1}.")
     settings = RunFolder(run).config().settings
+    _check_budget(control_budget, settings)
     agent = _deep().load(run, "best" if best else "last")
     if isinstance(settings, DQNConfig):
         if eta is not None and (len(eta) != 1 or not isclose(eta[0], agent.eta, rel_tol=1e-4)):
             raise ValueError(f"{run} was trained by dqn for eta {agent.eta:g} alone: leave --eta out.")
-        if control_budget is not None:
-            raise ValueError(f"{run} was trained by dqn for one price: --control-budget belongs to its training.")
+    elif eta is not None:
+        trained = _etas(settings, agent)
+        odd = [price for price in eta if price not in trained and not settings.eta_low <= price <= settings.eta_high]
+        if odd:
+            known = ", ".join(f"{price:g}" for price in trained)
+            ERR.print(f"Not trained for eta {odd[0]:g}: the network guesses. It knows {known}.", highlight=False)
     etas = _etas(settings, agent) if eta is None else eta
     _show_frontier(agent, etas, episodes, seed, json, run, epsilon=epsilon, control_budget=control_budget)
     return 0
@@ -327,9 +337,15 @@ def _summary_writer() -> Any:
     return SummaryWriter
 
 
-def _check_budget(control_budget: float | None) -> None:
-    if control_budget is not None and not 0.0 <= control_budget <= 1.0:
+def _check_budget(control_budget: float | None, settings: DialConfig | DQNConfig) -> None:
+    if control_budget is None:
+        return
+    if not 0.0 <= control_budget <= 1.0:
         raise ValueError(f"control_budget is {control_budget}, expected a share between 0 and 1.")
+    if isinstance(settings, DQNConfig):
+        raise ValueError("the run is of dqn, for one price: --control-budget belongs to its training.")
+    if settings.free_share == 1.0 or (settings.free_share == 0.0 and settings.eta_low == settings.eta_high):
+        raise ValueError("--control-budget looks for a price, but the run is for one price alone: train for a range.")
 
 
 def _check_amounts(episodes: int, seconds: float = 1.0) -> None:

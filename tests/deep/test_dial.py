@@ -7,11 +7,11 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.agents import DialAgent  # noqa: E402
 from lazymdp.learn.backup import lazy_backup  # noqa: E402
 from lazymdp.learn.choices import Choice  # noqa: E402
 from lazymdp.learn.dial import Dial, Step  # noqa: E402
 from lazymdp.learn.games import from_mdp, minatar  # noqa: E402
-from lazymdp.learn.playing import DialAgent  # noqa: E402
 from lazymdp.learn.settings import DialConfig  # noqa: E402
 
 

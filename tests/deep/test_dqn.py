@@ -11,10 +11,10 @@ import jax.numpy as jnp  # noqa: E402
 import optax  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.agents import DQNAgent  # noqa: E402
 from lazymdp.learn.dqn import DQN, Batch, Replay  # noqa: E402
 from lazymdp.learn.games import Game, from_mdp  # noqa: E402
 from lazymdp.learn.networks import q_network, warm_start  # noqa: E402
-from lazymdp.learn.playing import DQNAgent  # noqa: E402
 from lazymdp.learn.settings import DQNConfig, check_settings  # noqa: E402
 
 from .test_dial import chain  # noqa: E402
@@ -283,7 +283,7 @@ def test_a_network_can_start_one_with_or_without_the_lazy_output():
     np.testing.assert_allclose(q_more[:, :2], q, rtol=1e-6)
     np.testing.assert_allclose(q_more[:, 2], q.mean(-1) + price, rtol=1e-4, atol=1e-6)
     chosen, chosen_more = (
-        dqn.act(given, seen, eta, jnp.zeros(7, int), jax.random.key(1), 0.0)
+        dqn.act(given, seen, eta, jnp.zeros(7, int), jnp.zeros((3, 7)), 0.0)
         for dqn, given in ((plain, parameters), (lazy, more))
     )
     np.testing.assert_array_equal(chosen.executed, chosen_more.executed)

@@ -80,6 +80,16 @@ def test_environments_are_picked_up_where_they_were_put_down():
     assert not np.array_equal(another.receive(0).frame, first[0].frame)
 
 
+def test_episodes_of_evaluation_are_others_than_those_trained_on():
+    host = GymnasiumHost("CartPole-v1", 1)
+    trained = {host._seed_of(seed, place, episode)
+               for seed in range(4) for place in range(4) for episode in range(4)}  # fmt: skip
+    assert len(trained) == 64
+    evaluated = {host._seed_of(2**32 + seed, place, episode)
+                 for seed in range(4) for place in range(4) for episode in range(4)}  # fmt: skip
+    assert len(evaluated) == 64 and not trained & evaluated
+
+
 def test_an_environment_that_does_not_repeat_itself_is_named():
     host = GymnasiumHost("lazymdp-tests/Forgetful-v0", 8)
     host.start(0)
@@ -154,6 +164,19 @@ def test_frames_are_stacked_the_same_when_choosing_and_when_remembering():
     np.testing.assert_array_equal(batch.after[:, 0, 1], batch.observation[:, 0, 2] * (batch.after[:, 0, 2] != 100.0))
 
 
+def test_a_run_picked_up_before_its_first_step_is_the_same():
+    config = TrainConfig("CartPole-v1", settings=DialConfig(steps=300, n_envs=4, rollout=5, minibatches=2, hidden=(8,)))
+    whole, first = Training(config), Training(config)
+    second = Training(config, first.arrays())
+    for run in (whole, second):
+        while not run.done:
+            run.advance()
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(array, second.arrays()[name], err_msg=name)
+    for run in (whole, first, second):
+        run.close()
+
+
 def test_lessons_hold_what_was_seen_and_chosen():
     host = CountingHost()
     config = DialConfig(steps=4000, n_envs=4, rollout=5, minibatches=2, epochs=1, hidden=(8,))
@@ -187,7 +210,7 @@ def test_the_dial_on_the_host_finds_the_exact_control_sets():
     mdp = chain()
     settings = DialConfig(
         gamma=mdp.gamma, steps=60_000, n_envs=16, rollout=16, minibatches=4, eta_low=0.02, eta_high=0.5,
-        hidden=(32, 32), final_epsilon=0.3, learning_rate=2e-3,
+        hidden=(32, 32), final_epsilon=0.3, learning_rate=2e-3, epochs=2,
     )  # fmt: skip
     agent = train(TrainConfig("lazymdp-tests/Chain-v0", settings=settings))
     seen = np.eye(mdp.n_states, dtype=np.float32)

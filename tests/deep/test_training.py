@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -16,9 +18,9 @@ jax = pytest.importorskip("jax")
 import lazymdp as lz  # noqa: E402
 from lazymdp.checkpoints import RunFolder  # noqa: E402
 from lazymdp.cli import main  # noqa: E402
-from lazymdp.learn.saved import Checkpoint  # noqa: E402
+from lazymdp.learn.saved import Checkpoint, Memory  # noqa: E402
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env  # noqa: E402
-from lazymdp.learn.training import Diverged, Training, make_default, make_game, train  # noqa: E402
+from lazymdp.learn.training import REPORTED, Diverged, Training, make_default, make_game, train  # noqa: E402
 
 SMALL = DialConfig(steps=20_000, n_envs=16, rollout=8, hidden=(16, 16))
 DQN_SMALL = DQNConfig(
@@ -186,6 +188,9 @@ def test_the_best_checkpoint_is_kept(tmp_path):
         folder.save(Checkpoint({"x": np.array([step])}, step, quality))
     assert folder.load("last").step == 3 and folder.load("best").step == 2
     assert folder.load("best").arrays["x"][0] == 2
+    (tmp_path / "best.safetensors").write_bytes(b"damaged")
+    folder.save(Checkpoint({"x": np.array([4])}, 4, -0.95))  # the run goes on, and there is a best one again
+    assert folder.load("best").step == 4
 
 
 @pytest.mark.parametrize(
@@ -197,6 +202,7 @@ def test_the_best_checkpoint_is_kept(tmp_path):
         ({"gamma": 1.5}, r"gamma is 1\.5"),
         ({"hidden": ()}, "hidden"),
         ({"minibatches": 10_000}, "too many"),
+        ({"final_learning_rate": float("nan")}, "final_learning_rate is nan"),
     ],
 )
 def test_bad_settings_are_refused(changed, message):
@@ -205,7 +211,7 @@ def test_bad_settings_are_refused(changed, message):
 
 
 def test_bad_environments_and_defaults_are_refused_and_nothing_is_written(tmp_path, capsys):
-    with pytest.raises(ValueError, match="there is no environment 'nowhere-v0'"):
+    with pytest.raises(ValueError, match="the environment 'nowhere-v0' cannot be made"):
         make_game("nowhere-v0", 2)
     with pytest.raises(ValueError, match=r"Pendulum-v1 has actions Box.*expected Discrete"):
         make_game("Pendulum-v1", 2)
@@ -241,12 +247,74 @@ def test_every_form_of_default_policy_tells_its_probabilities():
     assert asked("repeat", game).tolist() == [[1, 0], [0, 1]]
     np.testing.assert_allclose(asked(lambda seen: np.tile([0.25, 0.75], (len(seen), 1)), game), [[0.25, 0.75]] * 2)
     np.testing.assert_allclose(asked(lz.Mixture("uniform", 1, 0.5), game), [[0.25, 0.75]] * 2)
-    with pytest.raises(Exception, match="has to tell their probabilities"):
-        asked(lambda seen: np.zeros(len(seen), int), game)
+    for wrong, message in (
+        (lambda seen: np.zeros(len(seen), int), "has to tell their probabilities"),
+        (lambda seen: np.tile([0.2, 0.2], (len(seen), 1)), r"sum to 0\.4, not 1"),
+        (lambda seen: np.ones((len(seen), 3)) / 3.0, r"shape \(1, 3\)"),
+        (lambda seen: seen[:, 99], "out of bounds"),
+    ):
+        with pytest.raises(ValueError, match=f"asked about an observation of zeros: .*{message}"):
+            make_default(wrong, game)
     lake = make_game("FrozenLake-v1", 2)
     rows = np.random.default_rng(0).dirichlet(np.ones(4), 16)
     found = make_default(rows, lake)(np.eye(16, dtype=np.float32), np.zeros(16, int))
     np.testing.assert_allclose(found, rows, rtol=1e-5)
+    shown = []  # states by their number, as the environment shows them
+
+    def by_number(seen):
+        shown.append(seen.tolist())
+        return rows[seen]
+
+    found = make_default(by_number, lake)(np.eye(16, dtype=np.float32), np.zeros(16, int))
+    np.testing.assert_allclose(found, rows, rtol=1e-5)
+    assert shown[-1] == list(range(16))
+
+
+def test_a_table_for_an_environment_serves_its_model_that_has_a_state_more():
+    env = next(name for name in ("Taxi-v3", "Taxi-v4") if name in gym.registry)
+    taxi = make_game(env, 1)
+    assert taxi.shape == (501,)
+    rows = np.random.default_rng(0).dirichlet(np.ones(6), 500)
+    found = np.asarray(make_default(rows, taxi)(np.eye(501, dtype=np.float32), np.zeros(501, int)))
+    np.testing.assert_allclose(found[:500], rows, rtol=1e-5)
+    np.testing.assert_allclose(found[500], 1 / 6, rtol=1e-5)
+    asked = np.asarray(make_default(lambda seen: rows[seen], taxi)(np.eye(501, dtype=np.float32), np.zeros(501, int)))
+    np.testing.assert_allclose(asked[:500], rows, rtol=1e-5)
+
+
+def test_a_run_without_its_memory_is_not_picked_up():
+    config = TrainConfig("FrozenLake-v1", settings=DQN_SMALL)
+    run = Training(config)
+    for _ in range(3):
+        run.advance()
+    whole = run.memory()
+    parts = [Memory(0, 40, {}), Memory(40, 60, {}), Memory(61, 96, {})]
+    Training(config, run.arrays(), [whole])._check_memory(parts)
+    with pytest.raises(ValueError, match=r"steps 0 to 96 of every environment"):
+        Training(config, run.arrays())
+    with pytest.raises(ValueError, match=r"steps 41 to 96 of every environment"):
+        run._check_memory([parts[0], parts[2]])
+
+
+def test_only_one_process_trains_in_a_folder(tmp_path, capsys):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
+    with folder.claimed():
+        code = f"import sys; from lazymdp.cli import main; sys.exit(main(['resume', {str(folder.path)!r}]))"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+        assert other.returncode == 2 and "is being trained by another process" in " ".join(other.stderr.split())
+    with folder.claimed():
+        pass  # given back
+
+
+def test_what_a_default_needs_is_kept_with_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.zip").write_bytes(b"a model")
+    folder = RunFolder(tmp_path / "run")
+    folder.create(TrainConfig("FrozenLake-v1", "model.zip", settings=SMALL))
+    (tmp_path / "model.zip").unlink()
+    monkeypatch.chdir("/")
+    assert Path(folder.config().default).read_bytes() == b"a model"
 
 
 def test_a_default_of_pythons_acts_as_the_same_one_compiled():
@@ -309,7 +377,7 @@ def test_an_agent_is_a_default_policy_of_the_wrappers(tmp_path):
     assert info["base_action"] == agent.q(np.eye(16, dtype=np.float32)[[seen]]).argmax()
     soft = agent.as_default(temperature=1.0).probabilities(np.arange(16), np.zeros(16, int))
     np.testing.assert_allclose(soft.sum(1), 1.0, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"of shape \(5,\), the agent was trained on \(16,\)"):
+    with pytest.raises(ValueError, match=r"of shape \(2, 5\), expected \[N, \.\.\.\] of \(16,\)"):
         agent.as_default().probabilities(np.zeros((2, 5)), np.zeros(2, int))
 
 
@@ -329,12 +397,25 @@ def test_dqn_at_the_command_line_reaches_a_budget_and_the_dial_finds_its_price(t
 def test_the_quality_is_that_of_the_episodes_since_the_last_question():
     run = Training(TrainConfig("FrozenLake-v1", settings=SMALL))
     assert run.quality() is None
-    told = []
-    for _ in range(30):
-        run.advance()
-        told += run.report()
-    assert run.quality() == pytest.approx(np.mean([row.score - row.eta * row.control * row.length for row in told]))
-    assert run.quality() is None
+    tell, told = run._run.episodes, []
+
+    def episodes():
+        told.append(tell())
+        return told[-1]
+
+    run._run.episodes = episodes
+    means = {}
+    for _ in range(2):
+        told.clear()
+        for _ in range(15):
+            run.advance()
+            run.report()
+        _, eta, score, _, controls = np.concatenate(told, axis=1)
+        reported = np.array(REPORTED)
+        price = reported[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(reported + 1e-3)).argmin(axis=1)]
+        means |= {one: (score - eta * controls)[price == one].mean() for one in np.unique(price)}
+        assert run.quality() == pytest.approx(np.mean(list(means.values())))
+        assert run.quality() is None
 
 
 def test_prices_shown_are_those_trained_for(tmp_path, capsys):
@@ -358,6 +439,9 @@ def test_evaluation_stops_at_its_limit_and_says_so():
 
 
 def test_settings_depend_on_the_learner_and_the_environment():
+    assert TrainConfig("ALE/Breakout-v5").settings == DialConfig.atari() == for_env("ALE/Breakout-v5")
+    assert TrainConfig("CartPole-v1").settings == DialConfig()
+    assert for_env("minatar/breakout", "dqn") == DQNConfig.minatar()
     assert for_env("ALE/Breakout-v5").n_envs == 512 and for_env("ALE/Breakout-v5").clip_rewards
     assert for_env("minatar/breakout", "dqn").network == "minatar"
     assert for_env("CartPole-v1", "dqn").network is None and not for_env("CartPole-v1", "dqn").clip_rewards

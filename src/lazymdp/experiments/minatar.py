@@ -1,8 +1,8 @@
-"""Ours: on five MinAtar games, one dial against a specialist for every price, at the same number of steps in all.
+"""Ours: on MinAtar games, one dial against a specialist for every price, at the same number of steps in all.
 
 *augmented*: a network with A + 1 outputs for each price, as in the paper; *structured*: one with A outputs for each
 price, the lazy value derived; *dial*: one network for all prices, trained for as many steps as the specialists
-together. Every network then plays whole episodes, greedily. Needs a GPU to be quick; run it with
+together. Every network then plays episodes of at most `max_steps` steps, greedily. Needs a GPU to be quick; run it with
 
     python -m lazymdp.experiments.minatar FOLDER [GAME ...]
 
@@ -59,6 +59,8 @@ class Config:
     """Steps of a specialist; a dial gets as many times more as there are prices."""
     episodes: int = 64
     """Episodes of evaluation per run and price."""
+    max_steps: int = 5_000
+    """Steps after which an episode of evaluation counts as it is."""
     n_envs: int = 128
     """Environments of a specialist; a dial has as many times more as there are prices."""
     epochs: int = 1
@@ -100,15 +102,16 @@ def part(config: Config, game: str, method: str) -> Table:
     etas = (
         np.tile(config.etas, (config.seeds, 1)) if method == "dial" else np.repeat(config.etas, config.seeds)[:, None]
     )
-    played = population.evaluate(learners, etas, episodes=config.episodes).reshape(-1, 3)
+    played = population.evaluate(learners, etas, episodes=config.episodes, max_steps=config.max_steps)
     return table(
         game=game,
         method=method,
         eta=etas.ravel(),
         seed=np.repeat(seeds, count) if method == "dial" else np.tile(seeds, len(config.etas)),
-        score=played[:, 0],
-        length=played[:, 1],
-        control=played[:, 2],
+        score=played.score.mean(-1).ravel(),
+        length=played.steps.mean(-1).ravel(),
+        control=played.control_frequency.ravel(),
+        cut_off=played.cut_off.mean(-1).ravel(),
         epochs=config.epochs,
         learning_rate=rate,
     )
@@ -161,7 +164,7 @@ def claims(data: Tables) -> list[Claim]:
     """Control falls with the price, and the dial is no worse than a specialist."""
     rows = data["runs"]
     trials = data.get("trials", rows)
-    tried = {name: np.concatenate([rows[name], trials[name]]) for name in rows}
+    tried = {name: np.concatenate([rows[name], trials[name]]) for name in trials}
     games, etas = _games(rows), np.unique(rows["eta"])
     found = []
     for game in games:
@@ -226,21 +229,27 @@ def main(folder: Path, *games: str, **settings: Any) -> None:
     from lazymdp.experiments.reproduce import keep, load
 
     config = Config(**settings)
-    wanted = json.loads(json.dumps(asdict(config)))
+    if not set(games) <= set(config.games):
+        raise ValueError(f"the games are {', '.join(config.games)}, not {', '.join(games)}.")
+    asked = json.loads(json.dumps(asdict(config)))
     record = runs.load_record(folder)
-    before = record if record is not None and record.settings == wanted else None
-    seconds = 0.0 if before is None else before.seconds
+    if record is not None and {**record.settings, "games": asked["games"]} != asked:
+        raise ValueError(f"{folder} holds a study with other settings: give another folder.")
+    seconds = 0.0 if record is None else record.seconds
     started = time.perf_counter()
 
     def save(made: Table, rows: Table) -> None:
-        spent, told = seconds + time.perf_counter() - started, datetime.now(UTC).isoformat(timespec="seconds")
-        told_by = Record("minatar", wanted, runs.command_line(), round(spent, 1), runs.versions(), told)
-        runs.save(folder, {"runs": rows}, told_by)
+        told = datetime.now(UTC).isoformat(timespec="seconds")
+        spent = round(seconds + time.perf_counter() - started, 1)
+        settings = {**asked, "games": _games(rows)}  # those that are complete
+        runs.save(
+            folder, {"runs": rows}, Record("minatar", settings, runs.command_line(), spent, runs.versions(), told)
+        )
         print(f"{made['game'][0]} {made['method'][0]}: {spent:.0f} s so far", flush=True)
 
-    run(replace(config, games=games or config.games), None, runs.load(folder)["runs"] if before else None, save)
+    run(replace(config, games=games or config.games), None, runs.load(folder)["runs"] if record else None, save)
     data, record = load(folder), runs.load_record(folder)
-    if record is not None and _games(data["runs"]):
+    if record is not None and record.settings["games"]:
         keep(STUDIES["minatar"], data, folder, record)
 
 

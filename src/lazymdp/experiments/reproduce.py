@@ -87,6 +87,7 @@ def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progres
 def keep(experiment: Experiment, data: Tables, folder: Path, record: Record) -> None:
     """Writes what was found: the figure, the tables, the claims, and last the record."""
     claims = experiment.claims(data)
+    (folder / runs.RECORD).unlink(missing_ok=True)  # until all is written, the folder is incomplete
     draw(experiment, data, folder)
     judged = table(  # of settings unlike the paper's there may be nothing to say
         claim=[claim.text for claim in claims],

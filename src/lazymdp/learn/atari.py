@@ -28,6 +28,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lazymdp import cores
@@ -53,6 +54,7 @@ class AtariHost:
     shape: tuple[int, ...] = (SIDE, SIDE, 4)
     dtype: type = np.uint8
     stack, noop, repeats = 4, 0, False
+    space: spaces.Space[Any] = spaces.Box(0, 255, (SIDE, SIDE, 4), np.uint8)
     max_steps: int | None = MAX_FRAMES // FRAMES_PER_STEP
 
     def __init__(self, env: str, n_envs: int, n_groups: int = 2, patience: float = 30.0) -> None:
@@ -89,7 +91,8 @@ class AtariHost:
                 self._begun += 1
                 lost = process.part.stop - process.part.start
                 warnings.warn(
-                    f"emulators of {self.game} {process.trouble} and are replaced; {lost} episodes are lost.",
+                    f"emulators of {self.game} {process.trouble} and are replaced; {lost} episodes are lost "
+                    f"({self._begun} so far).",  # a warning of the same words would be shown once only
                     stacklevel=2,
                 )
                 if not asked.replace(place, self._new_seed(group)).answers(self.patience):
@@ -114,7 +117,7 @@ class AtariHost:
         self._groups = []
 
     def _new_seed(self, group: int) -> int:
-        words = np.random.SeedSequence((self._seed, group, self._begun)).generate_state(1)
+        words = np.random.SeedSequence(self._seed, spawn_key=(group, self._begun)).generate_state(1)
         return int(words[0] >> 2)  # consecutive seeds from here, each below 2**31
 
 

@@ -12,8 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 
-from lazymdp.defaults import DefaultPolicy
+from lazymdp.default_forms import check_rows
+from lazymdp.defaults import BadDefault, DefaultPolicy
 
 Default = Callable[[Any, Any], Any]
 
@@ -54,23 +56,37 @@ def softmax(values: Callable[[Any], Any], temperature: float) -> Default:
     return lambda observations, last: jax.nn.softmax(values(observations) / temperature, axis=-1)
 
 
-def called_back(policy: DefaultPolicy, n_actions: int, first_action: int = 0) -> Default:
-    """Any `DefaultPolicy` that knows its probabilities, asked on the host.
+def called_back(policy: DefaultPolicy, actions: spaces.Discrete, space: spaces.Space[Any]) -> Default:
+    """Any `DefaultPolicy` that knows its probabilities, asked on the host; once now, to see what is wrong with it.
 
     Args:
         policy: The default.
-        n_actions: Of the environment.
-        first_action: How the environment numbers its first action.
+        actions: Of the environment.
+        space: Of the observations as the policy is shown them: states by their number where it is `Discrete`.
     """
 
     def ask(observations: Any, last: Any) -> Any:
-        found = policy.probabilities(np.asarray(observations), np.asarray(last, dtype=np.int64) + first_action)
+        seen = np.asarray(observations)
+        if isinstance(space, spaces.Discrete):  # a model may have one state more, in which nobody acts
+            seen = np.minimum(seen.argmax(-1), int(space.n) - 1) + int(space.start)
+        found = policy.probabilities(seen, np.asarray(last, dtype=np.int64) + int(actions.start))
         if found is None:
             raise ValueError("the default policy answers actions: to learn, it has to tell their probabilities.")
-        return np.asarray(found, dtype=np.float32)
+        rows = np.asarray(found, dtype=np.float64)
+        if rows.shape != (len(seen), actions.n):
+            raise ValueError(f"the default policy answers shape {rows.shape}, expected {(len(seen), int(actions.n))}.")
+        return check_rows(rows, actions).astype(np.float32)
+
+    shown = (int(space.n),) if isinstance(space, spaces.Discrete) else space.shape or ()
+    try:
+        ask(np.zeros((1, *shown), space.dtype), np.zeros(1))
+    except Exception as error:
+        raise BadDefault(
+            f"the default policy failed when it was asked about an observation of zeros: {error}"
+        ) from error
 
     def probabilities(observations: Any, last: Any) -> Any:
-        shape = jax.ShapeDtypeStruct((last.shape[0], n_actions), jnp.float32)
+        shape = jax.ShapeDtypeStruct((last.shape[0], int(actions.n)), jnp.float32)
         return jax.pure_callback(ask, shape, observations, last, vmap_method="sequential")
 
     return probabilities

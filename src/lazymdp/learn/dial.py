@@ -145,8 +145,7 @@ class Dial:
             states, actors = carry
             uniform, new_eta, keys, starts = drawn
             observation = jax.vmap(game.observe)(states)
-            q = self.network.apply(learner.parameters, observation, actors.eta)
-            choice = choose(q, self.default(observation, actors.last), actors.eta, uniform, epsilon)
+            choice = self.act(learner.parameters, observation, actors.eta, actors.last, uniform, epsilon)
             states, reward, ended, cut = jax.vmap(game.move)(states, choice.executed, keys)
             made, over = Step(observation, actors.eta, choice, self.learned(reward), ended, cut), ended | cut
             actors = actors._replace(last=choice.executed)
@@ -157,7 +156,7 @@ class Dial:
         (states, actors), (steps, running) = jax.lax.scan(step, carry, drawn, unroll=2)  # 2 % faster on a GPU
         episodes = Episodes(steps.ended | steps.cut, steps.eta, *jnp.moveaxis(running, -1, 0))
         last = jax.vmap(game.observe)(states)
-        value = self.act(learner.parameters, last, actors.eta, actors.last, fit_key, 0.0).value
+        value = self.act(learner.parameters, last, actors.eta, actors.last, jnp.zeros((3, shape[1])), 0.0).value
         lessons = self.lessons(steps, value, fit_key)
         parts = [column[lessons.rows] for column in lessons[:-1]]
 
@@ -214,7 +213,8 @@ class Dial:
         episodes = Episodes(over & ~seen.lost, eta, *running.T)
         observation, stack = pushed(stack, seen.frame, over)
         epsilon = self.epsilon(learner.iteration)
-        choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
+        uniform = jax.random.uniform(choice_key, (3, group.size))
+        choice = self.act(learner.parameters, observation, actors.eta, actors.last, uniform, epsilon)
         actors = actors._replace(last=choice.executed)
 
         def put(ring: Any, new: Any) -> Any:
@@ -269,10 +269,19 @@ class Dial:
         free, place = jax.random.uniform(key, (2, *shape))
         return jnp.where(free < free_share, 0.0, low * jnp.exp(place * jnp.log(high / low)))
 
-    def act(self, parameters: Any, observation: Any, eta: Any, last: Any, key: Any, epsilon: Any) -> Choice:
-        """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices after `[N]` actions."""
+    def act(self, parameters: Any, observation: Any, eta: Any, last: Any, uniform: Any, epsilon: Any) -> Choice:
+        """Epsilon-greedy over the A + 1 choices.
+
+        Args:
+            parameters: Of the network.
+            observation: `[N, ...]`.
+            eta: `[N]` prices.
+            last: `[N]` actions executed last.
+            uniform: `[3, N]` random numbers between 0 and 1.
+            epsilon: Share of random choices.
+        """
         q = self.network.apply(parameters, observation, eta)
-        return choose(q, self.default(observation, last), eta, jax.random.uniform(key, (3, q.shape[0])), epsilon)
+        return choose(q, self.default(observation, last), eta, uniform, epsilon)
 
     def learned(self, reward: Any) -> Any:
         """Rewards as they are learned from."""

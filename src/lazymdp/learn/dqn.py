@@ -158,7 +158,8 @@ class DQN:
             before, after = now * n_envs, (now + 1) * n_envs  # agent steps
 
             observation = jax.vmap(game.observe)(states)
-            choice = self.act(parameters, observation, actors.eta, actors.last, choice_key, self.epsilon(before))
+            uniform = jax.random.uniform(choice_key, (3, n_envs))
+            choice = self.act(parameters, observation, actors.eta, actors.last, uniform, self.epsilon(before))
             keys = jax.random.split(step_key, n_envs)
             states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
             made = Replay(observation, choice.column, self.learned(reward), ended, cut)
@@ -223,7 +224,8 @@ class DQN:
         episodes = Episodes(over & ~seen.lost, actors.eta, *running.T)
         observation, stack = pushed(stack, seen.frame, over)
         epsilon = self.epsilon(now * self.config.n_envs)
-        choice = self.act(learner.parameters, observation, actors.eta, actors.last, choice_key, epsilon)
+        uniform = jax.random.uniform(choice_key, (3, group.size))
+        choice = self.act(learner.parameters, observation, actors.eta, actors.last, uniform, epsilon)
         actors = actors._replace(last=choice.executed)
 
         before, after, ring = (now - 1) % self.rows, now % self.rows, learner.replay
@@ -291,10 +293,19 @@ class DQN:
         """Whether the target network is to be copied between so many agent steps and so many."""
         return after // self.config.target_period > before // self.config.target_period
 
-    def act(self, parameters: Any, observation: Any, eta: Any, last: Any, key: Any, epsilon: Any) -> Choice:
-        """Epsilon-greedy over the A + 1 choices, for `[N, ...]` observations at `[N]` prices after `[N]` actions."""
+    def act(self, parameters: Any, observation: Any, eta: Any, last: Any, uniform: Any, epsilon: Any) -> Choice:
+        """Epsilon-greedy over the A + 1 choices.
+
+        Args:
+            parameters: Of the network.
+            observation: `[N, ...]`.
+            eta: `[N]` prices.
+            last: `[N]` actions executed last.
+            uniform: `[3, N]` random numbers between 0 and 1.
+            epsilon: Share of random choices.
+        """
         q = self.network.apply(parameters, observation, eta)
-        return choose(q, self.default(observation, last), eta, jax.random.uniform(key, (3, q.shape[0])), epsilon)
+        return choose(q, self.default(observation, last), eta, uniform, epsilon)
 
     def learned(self, reward: Any) -> Any:
         """Rewards as they are learned from."""

@@ -117,7 +117,7 @@ class Hosted:
         self.state = _filled(self.state, arrays, but=without)
         self.iteration = int(self.state.iteration)
         self.host.restore(self.seed, {name[5:]: array for name, array in arrays.items() if name.startswith("host.")})
-        self._in_flight, self._has_lessons = True, self.host.repeats
+        self._in_flight, self._has_lessons = True, self.host.repeats and self.iteration > 0
 
     def close(self) -> None:
         """Ends the environments."""
@@ -206,7 +206,10 @@ def _filled(template: Any, arrays: Arrays, but: tuple[str, ...] = ()) -> Any:
             raise ValueError(f"the checkpoint lacks {name}: it is of another learner or version.")
         found, wanted = arrays[name], _plain(leaf)
         if found.shape != wanted.shape or found.dtype != wanted.dtype:
-            raise ValueError(f"{name} is {found.shape} in the checkpoint, expected {wanted.shape}: other settings.")
+            raise ValueError(
+                f"{name} is {found.dtype} {found.shape} in the checkpoint, expected {wanted.dtype} {wanted.shape}: "
+                "other settings."
+            )
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         # A copy: what is given away later must not be the checkpoint's own memory.
         leaves.append(jax.random.wrap_key_data(jnp.array(found)) if is_key else jnp.array(found))

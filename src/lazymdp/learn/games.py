@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 
 from lazymdp.mdp import MDP
 
@@ -29,6 +30,7 @@ class Game(NamedTuple):
         shape: Of an observation.
         n_actions: Of the base game.
         noop: The action taken to have come before the first of an episode.
+        space: What a default policy of Python's is shown: `Discrete` where an observation is a state as one-hot vector.
     """
 
     init: Callable[[Any], Any]
@@ -37,6 +39,7 @@ class Game(NamedTuple):
     shape: tuple[int, ...]
     n_actions: int
     noop: int = 0
+    space: spaces.Space[Any] | None = None
 
     def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
         """`move`, and a new start where the episode is over."""
@@ -71,7 +74,9 @@ def minatar(name: str) -> Game:
         after = env.step(state, action, key)
         return after, after.rewards[0], after.terminated, after.truncated & ~after.terminated
 
-    return Game(env.init, move, lambda state: state.observation, tuple(env.observation_shape), env.num_actions)
+    shape = tuple(env.observation_shape)
+    space: spaces.Space[Any] = spaces.Box(0, 1, shape, bool)  # type: ignore[arg-type, unused-ignore]
+    return Game(env.init, move, lambda state: state.observation, shape, env.num_actions, space=space)
 
 
 def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
@@ -109,4 +114,4 @@ def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
     def observe(state: Any) -> Any:
         return jax.nn.one_hot(state[0], mdp.n_states)
 
-    return Game(init, move, observe, (mdp.n_states,), mdp.n_actions)
+    return Game(init, move, observe, (mdp.n_states,), mdp.n_actions, space=spaces.Discrete(mdp.n_states))

@@ -45,6 +45,7 @@ class Host(Protocol):
         stack: Frames that make an observation.
         n_actions: Of one environment.
         noop: The action taken to have come before the first of an episode.
+        space: Of the observations as the environment shows them, before they are flattened.
         groups: The environments of each group, of equal size.
         max_steps: After which an episode is cut off, None if never.
         repeats: Whether `restore` brings the very same episodes back.
@@ -55,6 +56,7 @@ class Host(Protocol):
     stack: int
     n_actions: int
     noop: int
+    space: spaces.Space[Any]
     groups: tuple[slice, ...]
     max_steps: int | None
     repeats: bool
@@ -99,7 +101,7 @@ class GymnasiumHost:
         self._envs = [make_env(env) for _ in range(n_envs)]
         first = self._envs[0]
         self.max_steps = None if first.spec is None else first.spec.max_episode_steps
-        self.one_hot = isinstance(first.observation_space, spaces.Discrete)
+        self.space: spaces.Space[Any] = first.observation_space
         if not isinstance(first.action_space, spaces.Discrete):
             raise ValueError(f"{env} has actions {first.action_space}, expected Discrete.")
         if not isinstance(first.observation_space, spaces.Box):
@@ -173,9 +175,13 @@ class GymnasiumHost:
             env.close()
 
     def _begin(self, place: int) -> NDArray[Any]:
-        words = np.random.SeedSequence((self._seed, place, int(self._episode[place]))).generate_state(1)
         self._taken[place].clear()
-        return self._frame(self._envs[place].reset(seed=int(words[0]))[0])
+        seed = self._seed_of(self._seed, place, int(self._episode[place]))
+        return self._frame(self._envs[place].reset(seed=seed)[0])
+
+    @staticmethod
+    def _seed_of(seed: int, place: int, episode: int) -> int:
+        return int(np.random.SeedSequence(seed, spawn_key=(place, episode)).generate_state(1)[0])
 
     def _step(self, place: int, action: int) -> tuple[NDArray[Any], float, bool, bool]:
         seen, reward, ended, cut, _ = self._envs[place].step(self.first_action + action)
@@ -194,4 +200,4 @@ def make_env(env: str) -> gym.Env[Any, Any]:
     try:
         return gym.make(env)
     except gym.error.Error as error:
-        raise ValueError(f"there is no environment {env!r}: {error}") from error
+        raise ValueError(f"the environment {env!r} cannot be made: {error}") from error

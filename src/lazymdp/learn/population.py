@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lazymdp.learn.dial import Dial, Learner
-from lazymdp.learn.games import compiled
-from lazymdp.learn.playing import CHUNK, Playing, play
+from lazymdp.learn.playing import Played, play, played_compiled
 
 
 class Summary(NamedTuple):
@@ -37,7 +36,7 @@ class Population:
         self.dial, self.chunk = dial, chunk
         self.init = jax.jit(jax.vmap(dial.init))
         self.advance = jax.jit(self._advance, donate_argnums=0)
-        self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, 0, None, None)))
+        self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, None, None, None)))
 
     def start(self, seeds: Sequence[int], prices: Sequence[tuple[float, float, float]]) -> Learner:
         """Every seed with every range of prices: `len(prices) * len(seeds)` runs, seeds fastest."""
@@ -46,8 +45,8 @@ class Population:
 
     def evaluate(
         self, learners: Learner, etas: ArrayLike, *, episodes: int = 100, seed: int = 0, max_steps: int = 5_000
-    ) -> NDArray[np.float64]:
-        """Plays whole episodes with the greedy policy of every run.
+    ) -> Played:
+        """Plays whole episodes with the greedy policy of every run, all with the same chance.
 
         Args:
             learners: R runs.
@@ -55,28 +54,9 @@ class Population:
             episodes: Per run and price.
             seed: Of the evaluation.
             max_steps: Steps after which an episode counts as it is.
-
-        Returns:
-            `[R, E, 3]` mean return (price excluded), mean length, and share of steps in control.
         """
-        prices = np.asarray(etas, dtype=np.float32)
-        n_runs, n_etas = prices.shape
-        eta = jnp.asarray(np.repeat(prices, episodes, axis=1))
-        key, start_key = jax.random.split(jax.random.key(seed))
-        keys = jax.random.split(start_key, eta.shape)
-        game = compiled(self.dial.game)
-        states = jax.jit(jax.vmap(jax.vmap(game.init)))(keys)
-        playing = Playing(states, jnp.full(eta.shape, game.noop, jnp.int32), jnp.zeros((*eta.shape, 3)), eta >= 0.0)
-        for _ in range(0, max_steps, CHUNK):
-            key, chunk_key = jax.random.split(key)
-            chunk_keys = jax.random.split(chunk_key, n_runs)
-            playing = self._play(learners.parameters, playing, eta, chunk_keys, 0.0, max_steps)
-            if not bool(playing.alive.any()):
-                break
-        score, steps, controls = np.moveaxis(
-            np.asarray(playing.totals, dtype=float).reshape(n_runs, n_etas, episodes, 3), -1, 0
-        )
-        return np.stack([score.mean(-1), steps.mean(-1), controls.sum(-1) / steps.sum(-1)], axis=-1)
+        prices = np.asarray(etas, dtype=float)
+        return played_compiled(self.dial, self._play, learners.parameters, prices, episodes, seed, 0.0, max_steps)
 
     def _advance(self, learners: Learner) -> tuple[Learner, Summary]:
         def once(learner: Learner, _: Any) -> tuple[Learner, Summary]:

@@ -3,8 +3,8 @@
 * `config.json`: what is trained on what;
 * `last.safetensors`, `best.safetensors`: everything the run is at its last checkpoint, and at the one whose episodes
   returned most after the price; each with a `.json` that says when;
-* `default/`: settings and network of the run that acts when this one is lazy, if it is one of ours: a copy, so that
-  nothing that happens to that run changes this one;
+* `default/`: what acts when this one is lazy, if that is a run of ours (its settings and network) or a saved model: a
+  copy, so that nothing that happens to the original changes this run;
 * `memory-FIRST-LAST.safetensors`: what DQN remembers, in parts, as it grows: writing all of it every time would take
   longer than learning.
 """
@@ -61,8 +61,9 @@ def read_config(folder: Path) -> TrainConfig:
         odd = ", ".join(sorted(set(settings) ^ known))
         raise ValueError(f"{path} is of another version of lazymdp: {odd}.")
     settings["hidden"] = tuple(settings["hidden"])
-    name, colon, manner = str(read["default"]).partition(":")
-    default = f"{folder / DEFAULT}{colon}{manner}" if name == OWN_DEFAULT else str(read["default"])
+    default = str(read["default"])
+    if default.startswith(OWN_DEFAULT):
+        default = f"{folder / DEFAULT}{default.removeprefix(OWN_DEFAULT)}"
     return TrainConfig(read["env"], default, read["seed"], kind(**settings))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 
@@ -12,7 +12,7 @@ class DialConfig:
     """Settings of the dial."""
 
     steps: int = 3_000_000
-    """Agent steps in all, over all environments; rounded down to whole iterations."""
+    """Agent steps in all, over all environments; rounded down to whole iterations, at least one."""
     eta_low: float = 0.005
     """Smallest price above 0 that is drawn; prices are spread evenly in their logarithm."""
     eta_high: float = 0.5
@@ -70,7 +70,7 @@ class DQNConfig:
     """Settings of DQN at one price; as they stand, Dopamine's for Atari but for the number of environments."""
 
     steps: int = 50_000_000
-    """Agent steps in all, over all environments; rounded down to whole iterations."""
+    """Agent steps in all, over all environments; rounded down to whole iterations, at least one."""
     eta: float = 0.0
     """Price of a step of control; where there is a budget, the price to start from, 0.01 if this is 0."""
     structured: bool = False
@@ -114,9 +114,9 @@ class DQNConfig:
 
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
-        """Dopamine's settings for MinAtar; others as arguments."""
+        """Dopamine's settings for MinAtar, with 16 environments; others as arguments."""
         settings: dict[str, Any] = dict(
-            steps=10_000_000, capacity=100_000, min_replay=1000, target_period=1000, learning_rate=2.5e-4,
+            steps=10_000_000, n_envs=16, capacity=100_000, min_replay=1000, target_period=1000, learning_rate=2.5e-4,
             adam_epsilon=3.125e-4, network="minatar",
         )  # fmt: skip
         return cls(**(settings | changed))
@@ -138,8 +138,12 @@ class TrainConfig:
     ours (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or a model saved by Stable-Baselines3."""
     seed: int = 0
     """Of everything random."""
-    settings: DialConfig | DQNConfig = field(default_factory=DialConfig)
-    """Of the learner: their kind says which."""
+    settings: DialConfig | DQNConfig = None  # type: ignore[assignment]
+    """Of the learner: their kind says which. If not given, the dial's for this environment."""
+
+    def __post_init__(self) -> None:
+        if self.settings is None:
+            object.__setattr__(self, "settings", for_env(self.env))
 
 
 def for_env(env: str, learner: str = "dial") -> DialConfig | DQNConfig:
@@ -150,9 +154,7 @@ def for_env(env: str, learner: str = "dial") -> DialConfig | DQNConfig:
     if learner == "dqn":
         if family == "ALE":
             return DQNConfig()
-        if family == "minatar":
-            return DQNConfig.minatar(n_envs=16, rollout=64)
-        return DQNConfig.minatar(n_envs=16, rollout=64, network=None, clip_rewards=False)
+        return DQNConfig.minatar() if family == "minatar" else DQNConfig.minatar(network=None, clip_rewards=False)
     raise ValueError(f"there is no learner {learner!r}: dial or dqn.")
 
 
@@ -177,6 +179,8 @@ def _check_dial(settings: DialConfig) -> None:
         if not 0.0 <= getattr(settings, name) <= 1.0:
             raise ValueError(f"{name} is {getattr(settings, name)}, expected a number between 0 and 1.")
     _check_positive(settings, "learning_rate", "largest_gradient")
+    if not 0.0 <= settings.final_learning_rate < math.inf:
+        raise ValueError(f"final_learning_rate is {settings.final_learning_rate}, expected a number of at least 0.")
     _check_network(settings, "nature", "mlp")
     if settings.exploration == 0.0 or not settings.hidden or min(settings.hidden) < 1:
         raise ValueError(f"exploration is {settings.exploration} and hidden {settings.hidden}, expected both above 0.")
@@ -210,8 +214,7 @@ def _check_dqn(settings: DQNConfig) -> None:
     if settings.control_budget is not None:
         if not 0.0 <= settings.control_budget <= 1.0:
             raise ValueError(f"control_budget is {settings.control_budget}, expected a share between 0 and 1.")
-        if settings.budget_step <= 0.0:
-            raise ValueError(f"budget_step is {settings.budget_step}, expected a number above 0.")
+        _check_positive(settings, "budget_step")
 
 
 def _check_positive(settings: DialConfig | DQNConfig, *names: str) -> None:

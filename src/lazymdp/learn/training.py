@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +20,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lazymdp import defaults
+from lazymdp.default_forms import Table
 from lazymdp.learn import device_defaults
+from lazymdp.learn.agents import Agent, DialAgent, DQNAgent
 from lazymdp.learn.atari import AtariHost
 from lazymdp.learn.device_defaults import Default
 from lazymdp.learn.dial import Dial
@@ -30,7 +31,6 @@ from lazymdp.learn.driving import Arrays, Compiled, Hosted, filled_parameters, r
 from lazymdp.learn.games import Game, from_mdp, minatar
 from lazymdp.learn.hosts import GymnasiumHost, Host, make_env
 from lazymdp.learn.networks import warm_start
-from lazymdp.learn.playing import Agent, DialAgent, DQNAgent
 from lazymdp.learn.saved import CONFIG, Memory, read_checkpoint, read_config
 from lazymdp.learn.settings import DQNConfig, TrainConfig, check_settings
 from lazymdp.mdp import MDP
@@ -82,7 +82,7 @@ def make_game(env: str, n_envs: int, n_groups: int = 1) -> Game | Host:
         if getattr(made.unwrapped, "P", None) is None:
             return GymnasiumHost(env, n_envs)
         limit = None if made.spec is None else made.spec.max_episode_steps
-        return from_mdp(MDP.from_gymnasium(made, 0.99), limit)
+        return from_mdp(MDP.from_gymnasium(made, 0.99), limit)._replace(space=made.observation_space)
     finally:
         made.close()
 
@@ -113,14 +113,17 @@ def make_default(form: Any, game: Game | Host) -> Default:
                 f"the default policy {form!r} is neither uniform, noop, repeat, nor an action, 0 to {n_actions - 1}, "
                 "nor the folder of a run, nor a file."
             )
-    first = getattr(game, "first_action", 0)
-    actions, seen = spaces.Discrete(n_actions, start=first), spaces.Box(-np.inf, np.inf, game.shape)
-    if isinstance(form, np.ndarray | list | tuple):
-        has_states = len(game.shape) == 1 and (isinstance(game, Game) or getattr(game, "one_hot", False))
-        states: gym.Space[Any] = spaces.Discrete(game.shape[0]) if has_states else seen
-        return device_defaults.table(defaults.make_default(form, actions, states, game.noop, batched=True).table)  # type: ignore[attr-defined]
-    policy = defaults.make_default(form, actions, seen, game.noop + first, batched=True)
-    return device_defaults.called_back(policy, n_actions, first)
+    actions, seen = spaces.Discrete(n_actions, start=getattr(game, "first_action", 0)), game.space
+    if not isinstance(seen, spaces.Box | spaces.Discrete):
+        raise ValueError(
+            f"the default policy would have to be asked about observations of {seen}; this can be done for Box and "
+            "Discrete only. Elsewhere it is uniform, noop, repeat, the number of an action, or a run."
+        )
+    policy = defaults.make_default(form, actions, seen, game.noop + int(actions.start), batched=True)
+    if isinstance(policy, Table):
+        added = np.full((game.shape[0] - len(policy.table), n_actions), 1.0 / n_actions)  # states in which nobody acts
+        return device_defaults.table(np.concatenate([policy.table, added]))
+    return device_defaults.called_back(policy, actions, seen)
 
 
 def check(config: TrainConfig) -> None:
@@ -171,9 +174,11 @@ class Training:
             self._run = Compiled(self.learner, config.seed, **start)
         else:
             self._run = Hosted(self.learner, self.learner.game, config.seed, **start)
-        self._worths: list[float] = []
+        self._worths: dict[float, list[float]] = {}  # of episodes since the last call of `quality`, by price
+        self._means: dict[float, float] = {}
         if arrays is not None:
             self._run.restore(arrays)
+            self._check_memory(memory)
             for part in memory:
                 self._run.state = recalled(self._run.state, part.first, part.arrays)
 
@@ -202,24 +207,28 @@ class Training:
         if not finite:
             raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
         _, eta, score, steps, controls = self._run.episodes()
-        if isinstance(self.learner, DQN):
-            price = np.full(eta.shape, eta.mean() if eta.size else 0.0)
-        else:
-            nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(np.array(REPORTED) + 1e-3)).argmin(axis=1)
-            price = np.array(REPORTED)[nearest]
+        one_price = isinstance(self.learner, DQN)
+        nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(np.array(REPORTED) + 1e-3)).argmin(axis=1)
+        price = np.zeros(eta.shape) if one_price else np.array(REPORTED)[nearest]
         found = []
         for told in np.unique(price):
             here = price == told
             share = float(controls[here].sum() / steps[here].sum())
             means = float(score[here].mean()), float(steps[here].mean())
-            found.append(Metrics(self.step, float(told), int(here.sum()), *means, share))
-        self._worths += [row.score - row.eta * row.control * row.length for row in found]
+            paid = float(eta[here].mean()) if one_price else float(told)
+            found.append(Metrics(self.step, paid, int(here.sum()), *means, share))
+            self._worths.setdefault(float(told), []).extend((score - eta * controls)[here].tolist())
         return found
 
     def quality(self) -> float | None:
-        """Mean return after the price, over the reports since the last call; None if no episode ended in them."""
-        worths, self._worths = self._worths, []
-        return float(np.mean(worths)) if worths else None
+        """Mean return after the price of the episodes reported since the last call; None if there were none.
+
+        The mean of a mean for each price, so that it does not matter at which prices episodes happen to end; a price at
+        which none did counts as before.
+        """
+        worths, self._worths = self._worths, {}
+        self._means |= {price: float(np.mean(of)) for price, of in worths.items()}
+        return float(np.mean(list(self._means.values()))) if worths else None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the run is but what it remembers, by name."""
@@ -229,9 +238,28 @@ class Training:
         """What it remembers of the steps from `since` on, counted for one environment; None if it has no memory."""
         if not isinstance(self.learner, DQN):
             return None
+        needed = self._remembered()
+        first, last = max(since, needed.start), needed.stop - 1
+        return Memory(first, last, remembered(self._run.state, first, last))
+
+    def _remembered(self) -> range:
+        """The steps of every environment that the run remembers."""
+        if not isinstance(self.learner, DQN):
+            return range(0)
         now = self._run.iteration * self.config.settings.rollout
-        first = max(since, now - self.learner.rows + 1, 0)
-        return Memory(first, now, remembered(self._run.state, first, now))
+        return range(max(now - self.learner.rows + 1, 0), now + 1)
+
+    def _check_memory(self, memory: Sequence[Memory]) -> None:
+        """Refuses memory that lacks a step."""
+        wanted = self._remembered()
+        for part in memory:
+            if part.first <= wanted.start:
+                wanted = range(max(wanted.start, part.last + 1), wanted.stop)
+        if wanted:
+            raise ValueError(
+                f"the run remembered what happened at steps {wanted.start} to {wanted.stop - 1} of every environment, "
+                "but that is missing: memory-*.safetensors of its folder, or `memory` of `Training`."
+            )
 
     @property
     def remembers(self) -> int:
