@@ -28,6 +28,7 @@ html_theme_options = {
 
 default_role = "code"  # the docstrings write `name` as Markdown does
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["jax", "equinox", "optax"]  # what deep agents need, which reading about them does not
 autodoc_typehints = "none"  # the docstrings give shapes, which say more
 add_module_names = False
 napoleon_use_ivar = True  # attributes as a list, not as entries of their own

@@ -228,16 +228,23 @@ def test_every_public_name_is_on_the_api_page():
             assert re.search(rf"(?<!\w){name}(?!\w)", text), f"{module.__name__}.{name} is not on the page"
 
 
+DEEP = ("lazymdp.learn.training", "lazymdp.learn.agents", "lazymdp.learn.playing")  # cannot be imported without JAX
+
+
 def test_what_the_api_page_lists_exists():
-    module = None
+    names, of = set(), ""
     for kind, name in re.findall(
         r"^\.\. (currentmodule|automodule|autofunction|autoclass):: ([\w.]+)", read("api.md"), re.M
     ):
         if kind in ("currentmodule", "automodule"):
-            path = name.replace("lazymdp.policies", "lazymdp.exact.policies")
-            module = __import__(path, fromlist=["_"])
+            of = name.replace("lazymdp.policies", "lazymdp.exact.policies")
+            if of in DEEP:
+                source = ast.parse((ROOT / "src" / f"{of.replace('.', '/')}.py").read_text())
+                names = {part.name for part in source.body if isinstance(part, ast.FunctionDef | ast.ClassDef)}
+            else:
+                names = set(vars(__import__(of, fromlist=["_"])))
         else:
-            assert hasattr(module, name), f"{module.__name__}.{name}"
+            assert name in names, f"{of}.{name}"
 
 
 def test_the_information_of_a_step_is_what_the_guide_says():

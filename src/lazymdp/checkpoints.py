@@ -49,11 +49,16 @@ class RunFolder:
         self.path = path
 
     def create(self, config: TrainConfig) -> None:
-        """Begins a run; refuses a folder that holds one."""
-        if (self.path / CONFIG).exists():
+        """Begins a run; refuses a folder that holds one, unless it never came to a checkpoint."""
+        if self.path.exists() and not self.path.is_dir():
+            raise FileExistsError(f"{self.path} is a file: give a folder for the run.")
+        if (self.path / "last.safetensors").exists():
             raise FileExistsError(
                 f"{self.path} holds a run already: go on with `lazymdp resume {self.path}`, or give another folder."
             )
+        if (self.path / CONFIG).exists():
+            with self.claimed():
+                (self.path / CONFIG).unlink()
         self.path.mkdir(parents=True, exist_ok=True)
         write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
         learner = next(name for name, kind in LEARNERS.items() if isinstance(config.settings, kind))
@@ -135,8 +140,10 @@ class RunFolder:
             step: Agent steps at the checkpoint from which the run goes on and makes them again.
             environment_step: The same for one environment.
         """
-        lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()[1:]
-        kept = [line for line in lines if line.count(",") == len(COLUMNS) - 1 and int(line.split(",")[0]) <= step]
+        path = self.path / METRICS
+        lines = path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else []
+        rows = [line for line in lines if line.count(",") == len(COLUMNS) - 1]
+        kept = [line for line in rows if (told := line.split(",")[0]).isdecimal() and int(told) <= step]
         write_text(self.path / METRICS, "\n".join([",".join(COLUMNS), *kept]) + "\n")
         for path, (_, last) in memory_files(self.path):
             if last > environment_step:

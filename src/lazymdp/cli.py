@@ -7,6 +7,7 @@ progress and errors to standard error, so that `--json` can be piped.
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import lazymdp as lz
-from lazymdp.cli_output import ERR, OUT, print_json, progress_bars, show_facts
+from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars, show_facts
 from lazymdp.cli_training import evaluate, resume, train_command, train_dial
 from lazymdp.exact.path import EtaPath
 from lazymdp.experiments import EXPERIMENTS
@@ -296,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
     except KeyboardInterrupt:
         ERR.print("Interrupted. What is complete is kept; the same command goes on from there.", style="bold")
-        return 130
+        return INTERRUPTED
     except (ValueError, TypeError, OSError, ImportError, RuntimeError, OverflowError) as error:
         if debug:
             raise
@@ -306,7 +307,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry_point() -> None:
     """What the installed command calls."""
-    sys.exit(main())
+    code = main()
+    if code == INTERRUPTED:  # what was under way may be in the middle of native code: that is not waited for
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 # -- showing ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from rich.table import Table
 
 OUT = Console()
 ERR = Console(stderr=True)
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 
 @contextmanager

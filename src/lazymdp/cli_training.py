@@ -17,13 +17,13 @@ import tyro
 from rich.table import Table
 
 from lazymdp.checkpoints import RunFolder
-from lazymdp.cli_output import ERR, OUT, print_json, progress_bars
+from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars
 from lazymdp.learn.saved import Checkpoint
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
 
 _FAMILIES = ("ALE/", "minatar/")
-_ETAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_NEAR = 0.02  # how far from its budget DQN's control may be
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -144,6 +144,10 @@ def resume(
     with folder.claimed():
         checkpoint = folder.load("last")
         step = 0 if checkpoint is None else checkpoint.step
+        if step == _total(config.settings):
+            _say(f"Complete already: {run}, {step:,} steps.")
+            return _play_at_the_end(folder, _deep().load(run), episodes, json, control_budget)
+        _say(f"From step {step:,} of {_total(config.settings):,}.")
         folder.rewind(step, step // config.settings.n_envs)
         return _go_on(folder, checkpoint, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
@@ -180,13 +184,20 @@ def evaluate(
         if eta is not None and (len(eta) != 1 or not isclose(eta[0], agent.eta, rel_tol=1e-4)):
             raise ValueError(f"{run} was trained by dqn for eta {agent.eta:g} alone: leave --eta out.")
     elif eta is not None:
-        trained = _etas(settings, agent)
-        odd = [price for price in eta if price not in trained and not settings.eta_low <= price <= settings.eta_high]
+        odd = [one for one in eta if one not in settings.prices and not settings.eta_low <= one <= settings.eta_high]
         if odd:
-            known = ", ".join(f"{price:g}" for price in trained)
-            ERR.print(f"Not trained for eta {odd[0]:g}: the network guesses. It knows {known}.", highlight=False)
+            known = ", ".join(f"{price:g}" for price in settings.prices)
+            _say(f"Not trained for eta {odd[0]:g}: the network guesses. It knows {known}, and what lies between.")
+    step = int(RunFolder(run).load("best" if best else "last").step)  # type: ignore[union-attr]
+    if step < _total(settings):
+        _say(f"After {step:,} of {_total(settings):,} steps.")
     etas = _etas(settings, agent) if eta is None else eta
-    _show_frontier(agent, etas, episodes, seed, json, run, epsilon=epsilon, control_budget=control_budget)
+    with _terminated_like_interrupted():
+        try:
+            _show_frontier(agent, etas, episodes, seed, json, run, epsilon=epsilon, control_budget=control_budget)
+        except KeyboardInterrupt:
+            _say("Interrupted.")
+            return INTERRUPTED
     return 0
 
 
@@ -223,12 +234,12 @@ def _go_on(
     started, first, saved = time.monotonic(), checkpoint.step if checkpoint else 0, time.monotonic()
     events = _summary_writer()(str(folder.path / "events"), purge_step=first or None) if tensorboard else None
 
-    with progress_bars() as bars, _terminated_like_interrupted():
-        per_iteration = config.settings.n_envs * config.settings.rollout
-        task = bars.add_task("compiling", total=config.settings.iterations * per_iteration, completed=first)
+    with progress_bars() as bars, _stopped_gently() as stop:
+        task = bars.add_task("compiling", total=_total(config.settings), completed=first)
 
         def on_report(run: Any, metrics: list[Any]) -> None:
             nonlocal saved
+            stop.gently = True  # there is something to keep
             folder.append(metrics)
             speed = (run.step - first) / (time.monotonic() - started)
             shown = metrics[0] if metrics else None
@@ -242,7 +253,7 @@ def _go_on(
                         events.add_scalar(tag, getattr(row, name), row.step)
                 events.add_scalar("steps per second", speed, run.step)
                 events.flush()
-            if run.done or time.monotonic() - saved >= seconds:
+            if run.done or stop.asked or time.monotonic() - saved >= seconds:
                 memory = run.memory(folder.remembered)
                 folder.save(Checkpoint(run.arrays(), run.step, run.quality()), memory, run.remembers)
                 saved = time.monotonic()
@@ -250,37 +261,45 @@ def _go_on(
         arrays = None if checkpoint is None else checkpoint.arrays
         memory = [] if checkpoint is None else folder.memory()
         try:
-            agent = training.train(config, arrays=arrays, memory=memory, on_report=on_report, seconds=min(2.0, seconds))
-        except KeyboardInterrupt:
-            ERR.print(
-                f"Interrupted. Go on with: lazymdp resume {folder.path}", soft_wrap=True, highlight=False, markup=False
+            agent = training.train(
+                config, arrays=arrays, memory=memory, on_report=on_report, seconds=min(2.0, seconds), stop=stop
             )
-            return 130
+        except KeyboardInterrupt:
+            last = folder.load("last")
+            where = "the beginning" if last is None else f"step {last.step:,}"
+            _say(f"Interrupted. Go on from {where} with: lazymdp resume {folder.path}")
+            return INTERRUPTED
         except training.Diverged as error:
             last = folder.load("last")
             kept = "no checkpoint was written" if last is None else f"the last good one is of step {last.step:,}"
             raise ValueError(f"{error} In {folder.path}, {kept}.") from error
-    ERR.print(f"Trained: {folder.path}", soft_wrap=True, highlight=False, markup=False)
-    try:
-        etas = _etas(config.settings, agent)
-        _show_frontier(agent, etas, episodes, 0, json, folder.path, control_budget=control_budget)
-    except KeyboardInterrupt:
-        ERR.print(
-            f"Interrupted. Play it with: lazymdp evaluate {folder.path}", soft_wrap=True, highlight=False, markup=False
-        )
-        return 130
+    _say(f"Trained: {folder.path}")
+    return _play_at_the_end(folder, agent, episodes, json, control_budget)
+
+
+def _play_at_the_end(folder: RunFolder, agent: Any, episodes: int, json: bool, control_budget: float | None) -> int:
+    with _terminated_like_interrupted():
+        try:
+            etas = _etas(folder.config().settings, agent)
+            _show_frontier(agent, etas, episodes, 0, json, folder.path, control_budget=control_budget)
+        except KeyboardInterrupt:
+            _say(f"Interrupted. Play it with: lazymdp evaluate {folder.path}")
+            return INTERRUPTED
     return 0
+
+
+def _total(settings: DialConfig | DQNConfig) -> int:
+    """Agent steps of a whole run."""
+    return settings.iterations * settings.n_envs * settings.rollout
+
+
+def _say(words: str) -> None:
+    ERR.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
 def _etas(settings: DialConfig | DQNConfig, agent: Any) -> tuple[float, ...]:
     """The prices to show of an agent: those it was trained for."""
-    if isinstance(settings, DQNConfig):
-        return (agent.eta,)
-    if settings.free_share == 1.0:
-        return (0.0,)
-    low, high = settings.eta_low, settings.eta_high
-    paid = {low, high, *(eta for eta in _ETAS if low < eta < high)}
-    return (*([0.0] if settings.free_share > 0.0 else []), *sorted(paid))
+    return (agent.eta,) if isinstance(settings, DQNConfig) else settings.prices
 
 
 def _show_frontier(
@@ -313,14 +332,21 @@ def _show_frontier(
         asked = {} if budget is None else {"budget": asdict(budget)}
         print_json({"run": str(run), "episodes": episodes, "unfinished": played.unfinished, **found, **asked})
         return
-    table = Table("eta", "score", "95 % interval", "control", title=f"{episodes} episodes at each price")
+    many = "an episode" if episodes == 1 else f"{episodes} episodes"
+    table = Table("eta", "score", "95 % interval", "control", title=f"{many} at each price")
     for eta, score, control in zip(etas, scores, played.control_frequency, strict=True):
         table.add_row(f"{eta:.4g}", f"{score.mean:.2f}", f"{score.low:.2f} to {score.high:.2f}", f"{control:.1%}")
     OUT.print(table)
     if played.unfinished:
         OUT.print(f"{played.unfinished} episodes were still going on and count as they were.", highlight=False)
+    steered = getattr(agent.learner.config, "control_budget", None)
+    if steered is not None and abs(played.control_frequency[0] - steered) > _NEAR:
+        OUT.print(f"The budget was {steered:.1%}: the price is not there yet; train longer.", highlight=False)
     if budget is not None and control_budget is not None and budget.control_frequency > control_budget:
-        OUT.print(f"No price trained for keeps control within {control_budget:.1%} of steps.", highlight=False)
+        OUT.print(
+            f"No price trained for keeps control within {control_budget:.1%} of steps: train with a larger --eta-high.",
+            highlight=False,
+        )
     if budget is not None:
         OUT.print(
             f"Control in {budget.control_frequency:.1%} of steps at eta = {budget.eta:.4g} (95 % interval "
@@ -355,18 +381,44 @@ def _check_amounts(episodes: int, seconds: float = 1.0) -> None:
         raise ValueError(f"checkpoint_seconds is {seconds}, expected a number above 0.")
 
 
+class _Stop:
+    """Whether the run was asked to stop: by a signal, to end with a checkpoint; by a second one, or early, at once."""
+
+    def __init__(self) -> None:
+        self.asked = self.gently = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def ask(self, *_: Any) -> None:
+        if self.asked or not self.gently:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def _stopped_gently() -> Iterator[_Stop]:
+    """Ctrl-C and SIGTERM have the run end with a checkpoint."""
+    stop = _Stop()
+    with _handled(stop.ask, signal.SIGINT, signal.SIGTERM):
+        yield stop
+
+
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
+    """SIGTERM ends what is done as Ctrl-C does."""
+    with _handled(signal.default_int_handler, signal.SIGTERM):
+        yield
 
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+@contextmanager
+def _handled(handler: Callable[..., Any], *signals: signal.Signals) -> Iterator[None]:
+    before = {one: signal.signal(one, handler) for one in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, old in before.items():
+            signal.signal(one, old)
 
 
 def _deep() -> Any:

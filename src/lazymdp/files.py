@@ -19,6 +19,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part{target.suffix}")
     try:
         yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # as any file that is written: some libraries hide theirs from others
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from lazymdp.checkpoints import RunFolder  # noqa: E402
 from lazymdp.cli import main  # noqa: E402
 from lazymdp.learn.saved import Checkpoint, Memory  # noqa: E402
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env  # noqa: E402
-from lazymdp.learn.training import REPORTED, Diverged, Training, make_default, make_game, train  # noqa: E402
+from lazymdp.learn.training import Diverged, Training, make_default, make_game, train  # noqa: E402
 
 SMALL = DialConfig(steps=20_000, n_envs=16, rollout=8, hidden=(16, 16))
 DQN_SMALL = DQNConfig(
@@ -146,6 +146,24 @@ def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_pa
     assert steps == sorted(steps) and steps[-1] == total
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_stop_keeps_what_it_has(tmp_path, how):
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "lazymdp", "train", "FrozenLake-v1", *OPTIONS, "--steps", "90000000"]
+    process = subprocess.Popen(
+        [*command, "--checkpoint-seconds", "600", "-o", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not (folder.exists() and len((folder / "metrics.csv").read_text().splitlines()) > 1):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, how)
+    said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130
+    step = RunFolder(folder).load().step
+    assert step > 0 and f"Go on from step {step:,} with: lazymdp resume" in " ".join(said.split())
+
+
 def latest(parts, rows):
     """The last rows of what is remembered, of parts that each begin with the row the part before ended with."""
     joined = {}
@@ -172,11 +190,22 @@ def test_what_is_damaged_is_named(tmp_path, capsys):
     name = next(name for name in arrays if "price" in name)
     with pytest.raises(ValueError, match="other settings"):
         Training(folder.config(), {**arrays, name: np.zeros(3, dtype=np.float32)})
-    (folder.path / "config.json").write_text(
-        '{"env": "x", "learner": "dial", "default": "uniform", "seed": 0, "settings": {"old": 1}}'
-    )
-    with pytest.raises(ValueError, match="of another version of lazymdp"):
+    whole = json.loads((folder.path / "config.json").read_text())
+    for changed, message in (
+        ({"settings": {"old": 1}}, "of another version of lazymdp"),
+        ({"learner": "sarsa"}, "is damaged.*sarsa"),
+        ({"seed": "x"}, "is damaged"),
+        ({"settings": {**whole["settings"], "n_envs": "x"}}, "is damaged"),
+    ):
+        (folder.path / "config.json").write_text(json.dumps({**whole, **changed}))
+        with pytest.raises(ValueError, match=message):
+            folder.config()
+    (folder.path / "config.json").write_text(json.dumps({name: whole[name] for name in whole if name != "env"}))
+    with pytest.raises(ValueError, match=r"config\.json is damaged: it lacks 'env'"):
         folder.config()
+    (folder.path / "metrics.csv").unlink()
+    folder.rewind(0, 0)
+    assert (folder.path / "metrics.csv").read_text().startswith("step,eta")
 
 
 def test_the_best_checkpoint_is_kept(tmp_path):
@@ -411,11 +440,20 @@ def test_the_quality_is_that_of_the_episodes_since_the_last_question():
             run.advance()
             run.report()
         _, eta, score, _, controls = np.concatenate(told, axis=1)
-        reported = np.array(REPORTED)
+        reported = np.array(SMALL.prices)
         price = reported[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(reported + 1e-3)).argmin(axis=1)]
         means |= {one: (score - eta * controls)[price == one].mean() for one in np.unique(price)}
+        assert len(means) == len(reported)
         assert run.quality() == pytest.approx(np.mean(list(means.values())))
         assert run.quality() is None
+    told.clear()
+    run._run.episodes = lambda: np.array([[1.0, 1.0], [0.0, 0.0], [99.0, 99.0], [1.0, 1.0], [1.0, 1.0]])
+    run.report()
+    assert run.quality() is None  # two lucky episodes prove nothing
+    another = Training(TrainConfig("FrozenLake-v1", settings=SMALL))
+    another._run.episodes = lambda: np.tile(np.array([[1.0], [0.0], [99.0], [1.0], [1.0]]), (1, 50))
+    another.report()
+    assert another.quality() is None  # nor do many at one price alone
 
 
 def test_prices_shown_are_those_trained_for(tmp_path, capsys):
@@ -436,6 +474,62 @@ def test_evaluation_stops_at_its_limit_and_says_so():
     played = agent.frontier([0.0], episodes=20, max_steps=3)
     assert played.steps.max() == 3 and played.unfinished == int((played.steps == 3).sum()) > 10
     assert agent.frontier([0.0], episodes=20).unfinished == 0
+
+
+def test_prices_told_of_follow_the_range():
+    assert DialConfig().prices == (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+    assert DialConfig(eta_low=1.0, eta_high=30.0, free_share=0.0).prices == (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
+    assert DialConfig(eta_low=0.3, eta_high=0.3, free_share=0.0).prices == (0.3,)
+    assert DialConfig(free_share=1.0).prices == (0.0,)
+    settings = DialConfig(steps=2000, n_envs=16, rollout=8, hidden=(16,), eta_low=5.0, eta_high=5.0, free_share=0.0)
+    told = []
+    train(TrainConfig("FrozenLake-v1", settings=settings), on_report=lambda run, metrics: told.extend(metrics))
+    assert {row.eta for row in told} == {5.0}
+
+
+def test_a_run_that_is_complete_is_not_touched(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(["train", "FrozenLake-v1", "-o", str(folder), "--steps", "4000", *OPTIONS]) == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    capsys.readouterr()
+    assert main(["resume", str(folder), "--episodes", "4", "--json"]) == 0
+    told = capsys.readouterr()
+    assert "Complete already" in told.err and len(json.loads(told.out)["etas"]) == 8
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert all(path.stat().st_mode & 0o777 == 0o666 & ~umask() for path in folder.iterdir())  # others may read it
+
+
+def umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_a_folder_that_never_came_to_a_checkpoint_can_be_used_again(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
+    folder.create(TrainConfig("FrozenLake-v1", seed=1, settings=SMALL))
+    assert folder.config().seed == 1
+    with folder.claimed(), pytest.raises(ValueError, match="another process"):
+        RunFolder(tmp_path / "run").create(TrainConfig("FrozenLake-v1", settings=SMALL))
+    folder.save(Checkpoint({"x": np.array([0])}, 0, None))
+    with pytest.raises(FileExistsError, match="holds a run already"):
+        folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError, match="is a file"):
+        RunFolder(tmp_path / "file").create(TrainConfig("FrozenLake-v1", settings=SMALL))
+
+
+def test_wrong_types_are_named():
+    for wrong, message in (
+        (lambda: train("FrozenLake-v1"), "expected lz.learn.TrainConfig"),
+        (lambda: TrainConfig(gym.make("FrozenLake-v1")), "expected the id of an environment"),
+        (lambda: TrainConfig("FrozenLake-v1", settings={"steps": 3}), "expected a DialConfig or a DQNConfig"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            wrong()
+    with pytest.raises(ValueError, match="nothing would be learned"):
+        check_settings(DQNConfig(steps=3000, min_replay=5000))
 
 
 def test_settings_depend_on_the_learner_and_the_environment():

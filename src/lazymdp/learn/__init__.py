@@ -3,20 +3,25 @@
 from typing import Any
 
 from lazymdp.learn.estimates import EtaMaxEstimate, EtaMinEstimate, estimate_eta_max, estimate_eta_min
-from lazymdp.learn.settings import DialConfig as DialConfig
-from lazymdp.learn.settings import DQNConfig as DQNConfig
-from lazymdp.learn.settings import TrainConfig as TrainConfig
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
 from lazymdp.learn.tabular import TabularResult, q_learning, sarsa
 
 __all__ = [
+    "DQNConfig",
+    "DialConfig",
     "EtaMaxEstimate",
     "EtaMinEstimate",
     "TabularResult",
+    "TrainConfig",
     "estimate_eta_max",
     "estimate_eta_min",
     "q_learning",
     "sarsa",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "load", "train"]
 
 
 def __getattr__(name: str) -> Any:

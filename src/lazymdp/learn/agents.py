@@ -55,10 +55,13 @@ class Agent:
         self._values = jax.jit(learner.network.apply)
         self._play, self._look = (jax.jit(functools.partial(one, learner)) for one in (play, look))
 
-    def q(self, observations: ArrayLike, eta: ArrayLike = 0.0) -> NDArray[np.float32]:
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(observations {self.learner.game.shape}, {self.learner.game.n_actions} actions)"
+
+    def q(self, observations: ArrayLike, eta: ArrayLike | None = None) -> NDArray[np.float32]:
         """`[N, A]` values of taking control in `[N, ...]` observations at price `eta` (a number or `[N]`).
 
-        A network of DQN knows one price only and does not look at `eta`.
+        If not given, 0 for the dial, and for DQN the one price it knows.
         """
         return self._outputs(self._seen(observations), eta)[:, : self.learner.game.n_actions]
 
@@ -66,7 +69,7 @@ class Agent:
         self, observations: ArrayLike, eta: ArrayLike | None = None, last_actions: ArrayLike | None = None
     ) -> NDArray[np.float32]:
         """`[N]` best value minus the default's mean value; `last_actions` for a default that looks at them."""
-        eta, seen = self.eta if eta is None else eta, self._seen(observations)
+        eta, seen = self.eta if eta is None else eta, self._seen(observations)  # as in `q`
         values, n_actions = self._outputs(seen, eta), self.learner.game.n_actions
         best = values[:, :n_actions].max(-1)
         if not self.learner.config.structured:
@@ -82,8 +85,8 @@ class Agent:
             temperature: Of a softmax over the values in place of the best action.
         """
         _check_epsilon(epsilon)
-        if temperature is not None and not 0.0 < temperature < np.inf:
-            raise ValueError(f"temperature is {temperature}, expected a number above 0.")
+        if temperature is not None and (not 0.0 < temperature < np.inf or epsilon != 0.0):
+            raise ValueError(f"temperature is {temperature}, expected a number above 0, and no epsilon ({epsilon}).")
         return AgentDefault(self, epsilon, temperature)
 
     def frontier(
@@ -110,6 +113,7 @@ class Agent:
         prices = np.asarray(etas, dtype=float)
         if prices.ndim != 1 or not prices.size or not ((prices >= 0.0) & np.isfinite(prices)).all():
             raise ValueError(f"etas are {etas}, expected a list of prices of at least 0.")
+        self._check_prices(prices)
         if episodes < 1 or (max_steps is not None and max_steps < 1):
             raise ValueError(f"episodes is {episodes} and max_steps {max_steps}, expected at least 1.")
         _check_epsilon(epsilon)
@@ -133,18 +137,27 @@ class Agent:
         """`[N, ...]` as the network takes them."""
         seen, shape = np.asarray(observations), self.learner.game.shape
         if seen.ndim == 1 and len(shape) == 1 and np.issubdtype(seen.dtype, np.integer):
+            if seen.size and not 0 <= seen.min() <= seen.max() < shape[0]:
+                raise ValueError(f"states are {seen.min()} to {seen.max()}, expected 0 to {shape[0] - 1}.")
             seen = np.eye(shape[0], dtype=np.float32)[seen]
         if seen.shape[1:] == (shape[-1], *shape[:-1]) and len(shape) == 3:
             seen = np.moveaxis(seen, 1, -1)
         if seen.shape[1:] != shape:
             raise ValueError(
-                f"observations are of shape {seen.shape}, expected [N, ...] of {shape}, what the agent was trained on."
+                f"observations are of shape {seen.shape}, expected [N, ...] of {shape}, what the agent was trained on"
+                + (": give [observation] for one." if seen.shape == shape else ".")
             )
         return jnp.asarray(seen)
 
-    def _outputs(self, seen: Any, eta: ArrayLike) -> NDArray[np.float32]:
-        prices = jnp.broadcast_to(jnp.asarray(eta, dtype=jnp.float32), seen.shape[:1])
-        return np.asarray(self._values(self.parameters, seen, prices))
+    def _outputs(self, seen: Any, eta: ArrayLike | None) -> NDArray[np.float32]:
+        prices = np.broadcast_to(np.asarray(self.eta if eta is None else eta, dtype=float), seen.shape[:1])
+        if not ((prices >= 0.0) & np.isfinite(prices)).all():
+            raise ValueError(f"eta is {eta!r}, expected prices of at least 0.")
+        self._check_prices(prices)
+        return np.asarray(self._values(self.parameters, seen, jnp.asarray(prices, dtype=jnp.float32)))
+
+    def _check_prices(self, prices: NDArray[np.float64]) -> None:
+        """Refuses prices that the network cannot know."""
 
 
 class DQNAgent(Agent):
@@ -159,6 +172,11 @@ class DQNAgent(Agent):
     def __init__(self, learner: DQN, parameters: Any, eta: float) -> None:
         super().__init__(learner, parameters)
         self.eta = eta
+
+    def _check_prices(self, prices: NDArray[np.float64]) -> None:
+        odd = prices[~np.isclose(prices, self.eta, rtol=1e-4, atol=1e-7)]
+        if odd.size:
+            raise ValueError(f"eta is {odd[0]:g}, but the agent was trained for {self.eta:g} alone.")
 
 
 class DialAgent(Agent):
@@ -217,6 +235,8 @@ class DialAgent(Agent):
         if config.free_share == 1.0 or (config.free_share == 0.0 and config.eta_low == config.eta_high):
             price = 0.0 if config.free_share == 1.0 else config.eta_low
             raise ValueError(f"the agent was trained for price {price:g} alone: ask one trained for a range of prices.")
+        if points < 3:
+            raise ValueError(f"points is {points}, expected at least 3.")
         free = [0.0] if config.free_share > 0.0 else []
         return np.append(free, np.geomspace(config.eta_low, config.eta_high, points - len(free)))
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings
 
 CONFIG = "config.json"
 DEFAULT = "default"
 OWN_DEFAULT = f"./{DEFAULT}"
-_OTHER = "; `lazymdp evaluate` can play the other checkpoint, last or best"
+_OTHER = "; `lazymdp evaluate`, with or without --best, can play the other checkpoint"
 LEARNERS: dict[str, type[DialConfig] | type[DQNConfig]] = {"dial": DialConfig, "dqn": DQNConfig}
 
 
@@ -51,20 +51,27 @@ def read_config(folder: Path) -> TrainConfig:
     path = folder / CONFIG
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
+        env, default, seed = str(read["env"]), str(read["default"]), int(read["seed"])
         settings, kind = dict(read["settings"]), LEARNERS[read["learner"]]
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"{folder} holds no run: there is no {CONFIG} in it.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except KeyError as error:
+        raise ValueError(f"{path} is damaged: it lacks {error}, or that is unknown.") from error
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}).") from error
     known = {field.name for field in fields(kind)}
     if set(settings) != known:
         odd = ", ".join(sorted(set(settings) ^ known))
         raise ValueError(f"{path} is of another version of lazymdp: {odd}.")
     settings["hidden"] = tuple(settings["hidden"])
-    default = str(read["default"])
     if default.startswith(OWN_DEFAULT):
         default = f"{folder / DEFAULT}{default.removeprefix(OWN_DEFAULT)}"
-    return TrainConfig(read["env"], default, read["seed"], kind(**settings))
+    config = TrainConfig(env, default, seed, kind(**settings))
+    try:
+        check_settings(config.settings)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}).") from error
+    return config
 
 
 def read_checkpoint(folder: Path, which: str = "last") -> Checkpoint | None:

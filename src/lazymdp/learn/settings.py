@@ -20,7 +20,7 @@ class DialConfig:
     free_share: float = 0.125
     """Share of episodes at price 0."""
     structured: bool = True
-    """A outputs with the lazy value derived; False: A + 1 outputs, the paper's form."""
+    """A outputs with the lazy value derived, or else A + 1 outputs, the paper's form."""
     n_envs: int = 128
     """Environments side by side."""
     rollout: int = 32
@@ -60,6 +60,17 @@ class DialConfig:
         return cls(**(settings | changed))
 
     @property
+    def prices(self) -> tuple[float, ...]:
+        """Prices to tell of, which are 0 if drawn, the ends of the range, and 1, 2, 5 times powers of ten between."""
+        free = (0.0,) if self.free_share > 0.0 else ()
+        if self.free_share == 1.0:
+            return free
+        powers = range(math.floor(math.log10(self.eta_low)), math.ceil(math.log10(self.eta_high)) + 1)
+        between = (float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5))
+        inside = (price for price in between if self.eta_low < price < self.eta_high)
+        return (*free, *sorted({self.eta_low, self.eta_high, *inside}))
+
+    @property
     def iterations(self) -> int:
         """Rollouts in all."""
         return max(1, self.steps // (self.n_envs * self.rollout))
@@ -74,7 +85,7 @@ class DQNConfig:
     eta: float = 0.0
     """Price of a step of control; where there is a budget, the price to start from, 0.01 if this is 0."""
     structured: bool = False
-    """A + 1 outputs, the paper's form; True: A outputs with the lazy value derived."""
+    """A outputs with the lazy value derived, or else A + 1 outputs, the paper's form."""
     n_envs: int = 128
     """Environments side by side; Dopamine has one."""
     rollout: int = 64
@@ -106,11 +117,11 @@ class DQNConfig:
     hidden: tuple[int, ...] = (256, 128)
     """Widths of the layers of an `mlp`."""
     warm_start: str | None = None
-    """A run of DQN whose network to start from: the paper's warm-restart baseline."""
+    """A run of DQN whose network to start from, the paper's warm-restart baseline."""
     control_budget: float | None = None
     """Share of steps in control that the price is steered to; if not given, the price stays."""
     budget_step: float = 0.05
-    """How fast: what the price's logarithm gains in `target_period` steps, per unit of control above the budget."""
+    """How fast, as what the price's logarithm gains in `target_period` steps, per unit of control above the budget."""
 
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
@@ -134,16 +145,20 @@ class TrainConfig:
     env: str
     """`minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions."""
     default: str = "uniform"
-    """What acts when the agent is lazy: `uniform`, `noop`, `repeat`, the number of an action, the folder of a run of
-    ours (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or a model saved by Stable-Baselines3."""
+    """What acts when the agent is lazy, that is `uniform`, `noop`, `repeat`, the number of an action, the folder of a
+    run of ours (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or a model saved by Stable-Baselines3."""
     seed: int = 0
     """Of everything random."""
     settings: DialConfig | DQNConfig = None  # type: ignore[assignment]
-    """Of the learner: their kind says which. If not given, the dial's for this environment."""
+    """Of the learner, and by their kind of which. If not given, the dial's for this environment."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.env, str):
+            raise TypeError(f"env is {self.env!r}, expected the id of an environment.")
         if self.settings is None:
             object.__setattr__(self, "settings", for_env(self.env))
+        if not isinstance(self.settings, DialConfig | DQNConfig):
+            raise TypeError(f"settings are {self.settings!r}, expected a DialConfig or a DQNConfig.")
 
 
 def for_env(env: str, learner: str = "dial") -> DialConfig | DQNConfig:
@@ -182,8 +197,10 @@ def _check_dial(settings: DialConfig) -> None:
     if not 0.0 <= settings.final_learning_rate < math.inf:
         raise ValueError(f"final_learning_rate is {settings.final_learning_rate}, expected a number of at least 0.")
     _check_network(settings, "nature", "mlp")
-    if settings.exploration == 0.0 or not settings.hidden or min(settings.hidden) < 1:
-        raise ValueError(f"exploration is {settings.exploration} and hidden {settings.hidden}, expected both above 0.")
+    if settings.exploration == 0.0:
+        raise ValueError("exploration is 0, expected a share of the steps above 0.")
+    if not settings.hidden or min(settings.hidden) < 1:
+        raise ValueError(f"hidden is {settings.hidden}, expected widths above 0.")
     if settings.rollout * settings.n_envs < settings.minibatches:
         raise ValueError(f"{settings.minibatches} minibatches of {settings.rollout * settings.n_envs} steps: too many.")
 
@@ -200,6 +217,10 @@ def _check_dqn(settings: DQNConfig) -> None:
         raise ValueError(
             f"min_replay is {settings.min_replay} with {settings.n_envs} environments, expected at least one step of "
             "each before the first update."
+        )
+    if settings.min_replay >= settings.steps:
+        raise ValueError(
+            f"min_replay is {settings.min_replay} with {settings.steps} steps in all: nothing would be learned."
         )
     if settings.capacity < 2 * settings.n_envs:
         raise ValueError(

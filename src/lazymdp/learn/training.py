@@ -7,6 +7,7 @@ put down: there new episodes begin. No files are written here; `lazymdp.checkpoi
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ from lazymdp.learn.saved import CONFIG, Memory, read_checkpoint, read_config
 from lazymdp.learn.settings import DQNConfig, TrainConfig, check_settings
 from lazymdp.mdp import MDP
 
-REPORTED = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Prices under which episodes are reported: each under the nearest."""
+ENOUGH = 20
+"""Episodes on which a judgement of how good a run is must rest at least."""
 
 
 class Diverged(RuntimeError):
@@ -45,7 +46,7 @@ class Diverged(RuntimeError):
 
 @dataclass(frozen=True)
 class Metrics:
-    """Episodes that ended since the report before; of the dial, under the nearest of the prices `REPORTED`.
+    """Episodes that ended since the report before; of the dial, under the nearest of `DialConfig.prices`.
 
     Attributes:
         step: Agent steps so far.
@@ -98,6 +99,10 @@ def make_default(form: Any, game: Game | Host) -> Default:
         game: What it acts in.
     """
     n_actions = game.n_actions
+    if isinstance(form, Agent):
+        raise TypeError("an agent acts as default policy as agent.as_default().")
+    if isinstance(form, os.PathLike):
+        form = os.fspath(form)
     if isinstance(form, str):
         if form == "uniform":
             return device_defaults.uniform(n_actions)
@@ -143,6 +148,8 @@ def load(folder: str | Path, which: str = "last", default: Any = None) -> Agent:
         default: A default policy in place of the run's own.
     """
     folder = Path(folder)
+    if which not in ("last", "best"):
+        raise ValueError(f"which is {which!r}, expected last or best.")
     config, checkpoint = read_config(folder), read_checkpoint(folder, which)
     if checkpoint is None:
         raise FileNotFoundError(f"{folder} has no {which} checkpoint yet.")
@@ -176,6 +183,7 @@ class Training:
             self._run = Hosted(self.learner, self.learner.game, config.seed, **start)
         self._worths: dict[float, list[float]] = {}  # of episodes since the last call of `quality`, by price
         self._means: dict[float, float] = {}
+        self._prices = (0.0,) if isinstance(config.settings, DQNConfig) else config.settings.prices
         if arrays is not None:
             self._run.restore(arrays)
             self._check_memory(memory)
@@ -208,8 +216,9 @@ class Training:
             raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
         _, eta, score, steps, controls = self._run.episodes()
         one_price = isinstance(self.learner, DQN)
-        nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(np.array(REPORTED) + 1e-3)).argmin(axis=1)
-        price = np.zeros(eta.shape) if one_price else np.array(REPORTED)[nearest]
+        prices = np.array(self._prices)
+        nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(prices + 1e-3)).argmin(axis=1)
+        price = prices[nearest]
         found = []
         for told in np.unique(price):
             here = price == told
@@ -221,14 +230,16 @@ class Training:
         return found
 
     def quality(self) -> float | None:
-        """Mean return after the price of the episodes reported since the last call; None if there were none.
+        """Mean return after the price of the episodes reported since the last answer; None where they are too few.
 
         The mean of a mean for each price, so that it does not matter at which prices episodes happen to end; a price at
-        which none did counts as before.
+        which none did counts as before. Until there was one at every price, nothing is said.
         """
-        worths, self._worths = self._worths, {}
-        self._means |= {price: float(np.mean(of)) for price, of in worths.items()}
-        return float(np.mean(list(self._means.values()))) if worths else None
+        if sum(map(len, self._worths.values())) < ENOUGH:
+            return None
+        self._means |= {price: float(np.mean(of)) for price, of in self._worths.items()}
+        self._worths = {}
+        return float(np.mean(list(self._means.values()))) if len(self._means) == len(self._prices) else None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the run is but what it remembers, by name."""
@@ -285,6 +296,7 @@ def train(
     memory: Sequence[Memory] = (),
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
     seconds: float = 5.0,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Agent:
     """Trains an agent.
 
@@ -295,24 +307,27 @@ def train(
         memory: What that run remembered (`Training.memory`), oldest first.
         on_report: Called every `seconds` and at the end with the run and what ended since; it may save `run.arrays()`.
         seconds: Between two reports.
+        stop: Asked after every iteration: True ends the run with a last report and `KeyboardInterrupt`.
 
     Returns:
         A `DialAgent` or a `DQNAgent`.
     """
+    if not isinstance(config, TrainConfig):
+        raise TypeError(f"config is {config!r}, expected lz.learn.TrainConfig(env).")
     run = None
     try:
         run = Training(config, arrays, memory, default)
-        told = time.monotonic()
-        while not run.done:
+        told, stopped = time.monotonic(), False
+        while not (run.done or stopped):
             run.advance()
-            if time.monotonic() - told >= seconds and not run.done:
+            stopped = stop() and not run.done
+            if stopped or run.done or time.monotonic() - told >= seconds:
                 metrics = run.report()
                 if on_report is not None:
                     on_report(run, metrics)
                 told = time.monotonic()
-        metrics = run.report()
-        if on_report is not None:
-            on_report(run, metrics)
+        if stopped:
+            raise KeyboardInterrupt
         return run.agent()
     finally:
         if run is not None:
