@@ -213,9 +213,9 @@ def test_random_choices_are_even_and_the_lazy_one_is_the_defaults(structured):
         lambda seen, last: jnp.broadcast_to(skewed, (last.shape[0], 2)),
     )
     parameters, seen = dqn.network.init(jax.random.key(0)), jnp.tile(jnp.eye(7)[3], (20_000, 1))
-    act = jax.jit(dqn.act)
+    act, uniform = jax.jit(dqn.act), jax.random.uniform(jax.random.key(1), (3, 20_000))
     choice = jax.tree.map(
-        np.asarray, act(parameters, seen, jnp.full(20_000, 0.1), jnp.zeros(20_000, int), jax.random.key(1), 1.0)
+        np.asarray, act(parameters, seen, jnp.full(20_000, 0.1), jnp.zeros(20_000, int), uniform, 1.0)
     )
     assert abs(choice.lazy.mean() - 1 / 3) < 0.02 and abs(choice.greedy.mean() - 1 / 3) < 0.02
     assert abs((choice.executed[choice.lazy] == 0).mean() - 0.8) < 0.02
@@ -223,9 +223,9 @@ def test_random_choices_are_even_and_the_lazy_one_is_the_defaults(structured):
     np.testing.assert_array_equal(
         choice.column, choice.executed if structured else np.where(choice.lazy, 2, choice.executed)
     )
-    greedy = act(parameters, seen, jnp.full(20_000, 0.1), jnp.zeros(20_000, int), jax.random.key(1), 0.0)
+    greedy = act(parameters, seen, jnp.full(20_000, 0.1), jnp.zeros(20_000, int), uniform, 0.0)
     assert bool(greedy.greedy.all()) and len(np.unique(np.asarray(greedy.lazy))) == 1
-    dear = act(parameters, seen, jnp.full(20_000, 9.0), jnp.zeros(20_000, int), jax.random.key(1), 0.0)
+    dear = act(parameters, seen, jnp.full(20_000, 9.0), jnp.zeros(20_000, int), uniform, 0.0)
     assert not structured or bool(dear.lazy.all())
 
 

@@ -375,8 +375,9 @@ def test_a_run_can_be_the_default_of_another_and_start_its_network(tmp_path, cap
 
     second = tmp_path / "second"
     options = ["--default", f"{first}:epsilon=0.1", "--warm-start", str(first), "--steps", "128"]
+    options += ["--min-replay", "100", "--learning-rate", "1e-30"]
     assert main(["train", "FrozenLake-v1", "-o", str(second), *DQN_OPTIONS, *options]) == 0
-    started = lz.learn.load(second)  # before the first update: what it was started from, with a lazy output
+    started = lz.learn.load(second)  # what it was started from, with a lazy output
     np.testing.assert_allclose(started.q(seen), q, rtol=1e-4, atol=1e-3)
     dial = tmp_path / "dial"
     assert main(["train", "FrozenLake-v1", "-o", str(dial), *OPTIONS, "--steps", "2000", "--default", str(second)]) == 0
@@ -460,7 +461,7 @@ def test_prices_shown_are_those_trained_for(tmp_path, capsys):
     for options, etas in (
         (["--eta", "0"], [0.0]),
         (["--eta", "0.3"], [0.3]),
-        (["--eta-low", "0.6", "--eta-high", "2"], [0.0, 0.6, 2.0]),
+        (["--eta-low", "0.6", "--eta-high", "2"], [0.0, 0.6, 1.0, 2.0]),
         (["--eta-low", "0.03", "--eta-high", "0.2", "--free-share", "0"], [0.03, 0.05, 0.1, 0.2]),
     ):
         folder = tmp_path / "-".join(options)

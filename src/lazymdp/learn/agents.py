@@ -225,9 +225,9 @@ class DialAgent(Agent):
             rows = generator.integers(episodes, size=episodes)
             drawn = controls[:, rows].sum(axis=1) / steps[:, rows].sum(axis=1)
             crossings.append(_crossing(etas, drawn, control_frequency))
-        low, high = np.quantile([etas[place], *crossings], [0.025, 0.975])
-        score = float(played.score[order][place].mean())
-        return Budget(float(etas[place]), float(low), float(high), float(frequency[place]), score)
+        low, high = np.quantile(crossings, [0.025, 0.975])
+        eta, score = float(etas[place]), float(played.score[order][place].mean())
+        return Budget(eta, min(eta, float(low)), max(eta, float(high)), float(frequency[place]), score)
 
     def _prices(self, points: int) -> NDArray[np.float64]:
         """0 if it was trained for, then prices over the range trained on, even in their logarithm."""

@@ -218,10 +218,8 @@ def _check_dqn(settings: DQNConfig) -> None:
             f"min_replay is {settings.min_replay} with {settings.n_envs} environments, expected at least one step of "
             "each before the first update."
         )
-    if settings.min_replay >= settings.steps:
-        raise ValueError(
-            f"min_replay is {settings.min_replay} with {settings.steps} steps in all: nothing would be learned."
-        )
+    if settings.min_replay >= (total := settings.iterations * settings.n_envs * settings.rollout):
+        raise ValueError(f"min_replay is {settings.min_replay} with {total} steps in all: nothing would be learned.")
     if settings.capacity < 2 * settings.n_envs:
         raise ValueError(
             f"capacity is {settings.capacity} with {settings.n_envs} environments, expected at least two steps of each."
