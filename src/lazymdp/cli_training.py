@@ -323,7 +323,7 @@ def _show_frontier(
         played = agent.frontier(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=tell)
         if control_budget is not None:
             bars.update(task, description="finding the price", total=None)
-            budget = agent.for_budget(control_budget, episodes=episodes, seed=seed)
+            budget = agent.for_budget(control_budget, episodes=episodes, seed=seed, epsilon=epsilon)
         bars.update(task, total=1, completed=1)
     scores = [mean_interval(row) for row in played.score]
     if json:

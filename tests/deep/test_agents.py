@@ -37,7 +37,7 @@ class Sketch(DialAgent):
     def __init__(self, spread):
         self.spread, self.learner = spread, SimpleNamespace(config=DialConfig())
 
-    def frontier(self, etas, *, episodes=100, seed=0):
+    def frontier(self, etas, *, episodes=100, seed=0, epsilon=0.0):
         generator = np.random.default_rng(seed)
         pace = np.exp(self.spread * generator.normal(size=episodes))
         steps = np.tile(1.0 + generator.poisson(30.0 * pace), (len(etas), 1))

@@ -530,7 +530,7 @@ def test_wrong_types_are_named():
         with pytest.raises(TypeError, match=message):
             wrong()
     with pytest.raises(ValueError, match="nothing would be learned"):
-        check_settings(DQNConfig(steps=3000, min_replay=5000))
+        check_settings(DQNConfig(steps=5999, n_envs=10, rollout=300, min_replay=3000))
 
 
 def test_settings_depend_on_the_learner_and_the_environment():

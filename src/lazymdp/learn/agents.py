@@ -202,7 +202,9 @@ class DialAgent(Agent):
                     critical[place] += rise * (prices[last + 1] - prices[last])
         return critical
 
-    def for_budget(self, control_frequency: float, *, points: int = 17, episodes: int = 100, seed: int = 0) -> Budget:
+    def for_budget(
+        self, control_frequency: float, *, points: int = 17, episodes: int = 100, seed: int = 0, epsilon: float = 0.0
+    ) -> Budget:
         """The smallest price from which on the agent takes control in at most that share of steps.
 
         Found on evaluation episodes at `points` prices over the range trained on, then at as many between the two that
@@ -211,11 +213,11 @@ class DialAgent(Agent):
         """
         if not 0.0 <= control_frequency <= 1.0:
             raise ValueError(f"control_frequency is {control_frequency}, expected a share of steps between 0 and 1.")
-        played = self.frontier(self._prices(points), episodes=episodes, seed=seed)
+        played = self.frontier(self._prices(points), episodes=episodes, seed=seed, epsilon=epsilon)
         first = _first_within(played.control_frequency, control_frequency)
         if first > 0:
             between = np.linspace(played.etas[first - 1], played.etas[first], points)[1:-1]
-            played = joined([played, self.frontier(between, episodes=episodes, seed=seed)])
+            played = joined([played, self.frontier(between, episodes=episodes, seed=seed, epsilon=epsilon)])
         order = np.argsort(played.etas)
         etas, controls, steps = played.etas[order], played.controls[order], played.steps[order]
         frequency = controls.sum(axis=1) / steps.sum(axis=1)
