@@ -194,7 +194,7 @@ def evaluate(
     etas = _etas(settings, agent) if eta is None else eta
     with _terminated_like_interrupted():
         try:
-            _show_frontier(agent, etas, episodes, seed, json, run, epsilon=epsilon, control_budget=control_budget)
+            _show_frontier(agent, etas, episodes, seed, json, run, step, epsilon=epsilon, control_budget=control_budget)
         except KeyboardInterrupt:
             _say("Interrupted.")
             return INTERRUPTED
@@ -281,7 +281,8 @@ def _play_at_the_end(folder: RunFolder, agent: Any, episodes: int, json: bool, c
     with _terminated_like_interrupted():
         try:
             etas = _etas(folder.config().settings, agent)
-            _show_frontier(agent, etas, episodes, 0, json, folder.path, control_budget=control_budget)
+            total = _total(folder.config().settings)
+            _show_frontier(agent, etas, episodes, 0, json, folder.path, total, control_budget=control_budget)
         except KeyboardInterrupt:
             _say(f"Interrupted. Play it with: lazymdp evaluate {folder.path}")
             return INTERRUPTED
@@ -309,6 +310,7 @@ def _show_frontier(
     seed: int,
     json: bool,
     run: Path,
+    step: int,
     *,
     epsilon: float = 0.0,
     control_budget: float | None = None,
@@ -330,7 +332,18 @@ def _show_frontier(
         found = {"etas": etas, "score": [s.mean for s in scores], "low": [s.low for s in scores],
                  "high": [s.high for s in scores], "control": played.control_frequency}  # fmt: skip
         asked = {} if budget is None else {"budget": asdict(budget)}
-        print_json({"run": str(run), "episodes": episodes, "unfinished": played.unfinished, **found, **asked})
+        print_json(
+            {
+                "run": str(run),
+                "step": step,
+                "seed": seed,
+                "epsilon": epsilon,
+                "episodes": episodes,
+                "unfinished": played.unfinished,
+                **found,
+                **asked,
+            }
+        )
         return
     many = "an episode" if episodes == 1 else f"{episodes} episodes"
     table = Table("eta", "score", "95 % interval", "control", title=f"{many} at each price")

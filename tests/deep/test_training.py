@@ -190,6 +190,12 @@ def test_what_is_damaged_is_named(tmp_path, capsys):
     name = next(name for name in arrays if "price" in name)
     with pytest.raises(ValueError, match="other settings"):
         Training(folder.config(), {**arrays, name: np.zeros(3, dtype=np.float32)})
+    spoiled = {name: np.full_like(array, np.nan) if "parameters" in name else array for name, array in arrays.items()}
+    with pytest.raises(ValueError, match="holds no numbers"):
+        Training(folder.config(), spoiled)
+    folder.save(Checkpoint(spoiled, 128, 0.0))
+    with pytest.raises(ValueError, match="best checkpoint of .* is damaged: its network holds no numbers"):
+        lz.learn.load(folder.path, "best")
     whole = json.loads((folder.path / "config.json").read_text())
     for changed, message in (
         ({"settings": {"old": 1}}, "of another version of lazymdp"),

@@ -16,7 +16,6 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from lazymdp.envs import KeyDoorTreasure
 from lazymdp.exact import policies
@@ -94,6 +93,8 @@ def _moves_to_treasure(value: NDArray[np.float64], alive: NDArray[np.bool_]) -> 
 def _correlation(states: Table, measure: str, distance: str, layer: int) -> float:
     """Spearman's, over the reachable states of a layer; near -1: the nearer the more important."""
     here = (states["reachable"] == 1) & (states["has_key"] == layer)
+    from scipy.stats import spearmanr  # 0.4 s to import, which few commands need
+
     return float(spearmanr(states[measure][here], states[distance][here]).statistic)
 
 

@@ -155,6 +155,8 @@ def load(folder: str | Path, which: str = "last", default: Any = None) -> Agent:
         raise FileNotFoundError(f"{folder} has no {which} checkpoint yet.")
     learner = _learner(config, default, n_envs=1)
     parameters = filled_parameters(jax.eval_shape(learner.network.init, jax.random.key(0)), checkpoint.arrays)
+    if not _finite(parameters):
+        raise ValueError(f"the {which} checkpoint of {folder} is damaged: its network holds no numbers.")
     return _agent(learner, parameters, checkpoint.arrays.get(".eta"))
 
 
@@ -186,6 +188,8 @@ class Training:
         self._prices = (0.0,) if isinstance(config.settings, DQNConfig) else config.settings.prices
         if arrays is not None:
             self._run.restore(arrays)
+            if not _finite(self._run.state.parameters):
+                raise ValueError("the checkpoint is damaged: its network holds no numbers.")
             self._check_memory(memory)
             for part in memory:
                 self._run.state = recalled(self._run.state, part.first, part.arrays)
@@ -211,8 +215,7 @@ class Training:
 
     def report(self) -> list[Metrics]:
         """What ended since the last report; raises `Diverged` where the network no longer gives numbers."""
-        finite = all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(self._run.state.parameters))
-        if not finite:
+        if not _finite(self._run.state.parameters):
             raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
         _, eta, score, steps, controls = self._run.episodes()
         one_price = isinstance(self.learner, DQN)
@@ -408,6 +411,10 @@ def _fits(agent: Agent, folder: Path, game: Game | Host) -> None:
             f"the run {folder} was trained on observations of shape {made_for.shape} with {made_for.n_actions} "
             f"actions, this environment has {game.shape} and {game.n_actions}."
         )
+
+
+def _finite(parameters: Any) -> bool:
+    return all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(parameters))
 
 
 def _close(game: Game | Host) -> None:
