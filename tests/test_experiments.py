@@ -285,3 +285,31 @@ def test_the_committed_minatar_runs_are_drawn_and_their_claims_hold():
     tried = data["trials"]  # settings under which specialists do better than the dial count against it
     better = {**tried, "score": np.where(tried["method"] == "structured", 1000.0, tried["score"])}
     assert not any("specialist" in claim.text and claim.holds for claim in minatar.claims({**data, "trials": better}))
+
+
+def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path, monkeypatch, capsys):
+    made = []
+
+    def part(config, game, method):
+        made.append((game, method))
+        etas, seeds = (grid.ravel() for grid in np.meshgrid(config.etas, np.arange(config.seeds), indexing="ij"))
+        worth = 2.0 if method == "dial" else 1.0
+        return runs.table(
+            game=game, method=method, eta=etas, seed=seeds, score=worth - etas, length=10.0, control=0.5 - 0.1 * etas,
+            cut_off=0.0, epochs=1, learning_rate=1e-3,
+        )  # fmt: skip
+
+    monkeypatch.setattr(minatar, "part", part)
+    small = dict(etas=(0.0, 0.3), seeds=3)
+    with pytest.raises(ValueError, match="the games are breakout, .*, not pong"):
+        minatar.main(tmp_path / "study", "pong", **small)
+    assert not (tmp_path / "study").exists()
+    minatar.main(tmp_path / "study", "freeway", **small)
+    minatar.main(tmp_path / "study", "breakout", "freeway", **small)
+    assert made == [(game, method) for game in ("freeway", "breakout") for method in minatar.METHODS]
+    assert runs.load_record(tmp_path / "study").settings["games"] == ["freeway", "breakout"]
+    data = runs.load(tmp_path / "study")
+    assert len(data["runs"]["score"]) == 2 * 3 * 2 * 3 and data["claims"]["holds"].all()
+    assert (tmp_path / "study" / "figure.png").exists()
+    with pytest.raises(ValueError, match="holds a study with other settings"):
+        minatar.main(tmp_path / "study", **{**small, "seeds": 4})

@@ -6,7 +6,7 @@ together. Every network then plays episodes of at most `max_steps` steps, greedi
 
     python -m lazymdp.experiments.minatar FOLDER [GAME ...]
 
-which keeps what is complete in FOLDER and goes on from there.
+which keeps what is complete in FOLDER and goes on from there; processes for different games may run side by side.
 
 The settings of the dial were chosen on Breakout and Asterix. So that the specialists do not lose by settings that suit
 them less, `trials` holds runs with others, and at every price a specialist counts with those that served it best.
@@ -17,10 +17,12 @@ per price. Up and to the left is better.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
@@ -41,6 +43,7 @@ from lazymdp.show.colors import CONTROL, FAINT, INK
 TITLE = "MinAtar: one dial against a specialist for every price"
 METHODS = {"augmented": (FAINT, "--", "s"), "structured": (INK, "-.", "^"), "dial": (CONTROL, "-", "o")}
 """Colour, dashes and marker of each."""
+_COMMAND = "python -m lazymdp.experiments.minatar FOLDER"
 _PROTOTYPE = {("breakout", 0.1): 16.1, ("asterix", 0.02): 21.2, ("freeway", 0.02): 44.0}
 """Returns of the first prototype of the dial, to be bettered."""
 
@@ -121,20 +124,24 @@ def run(
     config: Config,
     progress: Progress | None = None,
     done: Table | None = None,
-    on_part: Callable[[Table, Table], None] | None = None,
+    on_part: Callable[[Table], None] | None = None,
 ) -> Tables:
-    """Every method in every game, those in `done` taken over; `on_part` is told each part and all rows so far."""
+    """Every method in every game, those in `done` taken over; `on_part` is told each part."""
     rows = done
     wanted = list(product(config.games, METHODS))
     for place, (game, method) in enumerate(wanted):
         if rows is None or not ((rows["game"] == game) & (rows["method"] == method)).any():
             made = part(config, game, method)
-            rows = made if rows is None else {name: np.concatenate([rows[name], made[name]]) for name in made}
+            rows = _joined(rows, made)
             if on_part is not None:
-                on_part(made, rows)
+                on_part(made)
         if progress is not None:
             progress(place + 1, len(wanted))
     return {"runs": rows or {}}
+
+
+def _joined(rows: Table | None, more: Table) -> Table:
+    return more if rows is None else {name: np.concatenate([rows[name], more[name]]) for name in more}
 
 
 def _cell(rows: Table, game: str, method: str, eta: float) -> Table:
@@ -184,7 +191,7 @@ def claims(data: Tables) -> list[Claim]:
             )
         )
     for (game, eta), wanted in _PROTOTYPE.items():
-        if game in games:
+        if game in games and eta in etas:
             score = float(_score(rows, game, "dial", eta).mean)
             text = f"{game}, eta {eta:g}: the dial's return"
             found.append(Claim(text, f">= {wanted:g}", f"{score:.1f}", score >= wanted))
@@ -235,22 +242,34 @@ def main(folder: Path, *games: str, **settings: Any) -> None:
     record = runs.load_record(folder)
     if record is not None and {**record.settings, "games": asked["games"]} != asked:
         raise ValueError(f"{folder} holds a study with other settings: give another folder.")
-    seconds = 0.0 if record is None else record.seconds
     started = time.perf_counter()
 
-    def save(made: Table, rows: Table) -> None:
-        told = datetime.now(UTC).isoformat(timespec="seconds")
-        spent = round(seconds + time.perf_counter() - started, 1)
-        settings = {**asked, "games": _games(rows)}  # those that are complete
-        runs.save(
-            folder, {"runs": rows}, Record("minatar", settings, runs.command_line(), spent, runs.versions(), told)
-        )
+    def save(made: Table) -> None:
+        nonlocal started
+        with _alone(folder):
+            before, told = runs.load_record(folder), datetime.now(UTC).isoformat(timespec="seconds")
+            spent = (before.seconds if before else 0.0) + time.perf_counter() - started
+            rows = _joined(load(folder)["runs"] if before else None, made)
+            settings = {**asked, "games": _games(rows)}  # those that are complete
+            versions = runs.versions()
+            runs.save(folder, {"runs": rows}, Record("minatar", settings, _COMMAND, round(spent, 1), versions, told))
+        started = time.perf_counter()
         print(f"{made['game'][0]} {made['method'][0]}: {spent:.0f} s so far", flush=True)
 
-    run(replace(config, games=games or config.games), None, runs.load(folder)["runs"] if record else None, save)
-    data, record = load(folder), runs.load_record(folder)
-    if record is not None and record.settings["games"]:
-        keep(STUDIES["minatar"], data, folder, record)
+    folder.mkdir(parents=True, exist_ok=True)
+    run(replace(config, games=games or config.games), None, load(folder)["runs"] if record else None, save)
+    with _alone(folder):
+        data, record = load(folder), runs.load_record(folder)
+        if record is not None and record.settings["games"]:
+            keep(STUDIES["minatar"], data, folder, record)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Several processes may make a game each: they write one after the other."""
+    with open(folder / ".lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 if __name__ == "__main__":
