@@ -144,7 +144,7 @@ def resume(
     with folder.claimed():
         checkpoint = folder.load("last")
         step = 0 if checkpoint is None else checkpoint.step
-        if step == _total(config.settings):
+        if step >= _total(config.settings):
             _say(f"Complete already: {run}, {step:,} steps.")
             return _play_at_the_end(folder, _deep().load(run), episodes, json, control_budget)
         _say(f"From step {step:,} of {_total(config.settings):,}.")
