@@ -305,11 +305,14 @@ def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path
         minatar.main(tmp_path / "study", "pong", **small)
     assert not (tmp_path / "study").exists()
     minatar.main(tmp_path / "study", "freeway", **small)
+    older = {name: column for name, column in runs.load(tmp_path / "study")["runs"].items() if name != "cut_off"}
+    runs.save(tmp_path / "study", {"runs": older}, runs.load_record(tmp_path / "study"))
     minatar.main(tmp_path / "study", "breakout", "freeway", **small)
     assert made == [(game, method) for game in ("freeway", "breakout") for method in minatar.METHODS]
     assert runs.load_record(tmp_path / "study").settings["games"] == ["freeway", "breakout"]
     data = runs.load(tmp_path / "study")
     assert len(data["runs"]["score"]) == 2 * 3 * 2 * 3 and data["claims"]["holds"].all()
+    assert np.isnan(data["runs"]["cut_off"]).sum() == 18  # what older rows do not tell
     assert (tmp_path / "study" / "figure.png").exists()
     with pytest.raises(ValueError, match="holds a study with other settings"):
         minatar.main(tmp_path / "study", **{**small, "seeds": 4})

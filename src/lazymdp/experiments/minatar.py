@@ -141,7 +141,11 @@ def run(
 
 
 def _joined(rows: Table | None, more: Table) -> Table:
-    return more if rows is None else {name: np.concatenate([rows[name], more[name]]) for name in more}
+    """Both, with nothing (NaN) where older rows do not tell what newer ones do."""
+    if rows is None:
+        return more
+    unknown = np.full(len(rows["game"]), np.nan)
+    return {name: np.concatenate([rows.get(name, unknown), more[name]]) for name in more}
 
 
 def _cell(rows: Table, game: str, method: str, eta: float) -> Table:
