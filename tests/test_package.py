@@ -32,6 +32,7 @@ ORDER = [
     "runs",
     "checkpoints",
     "experiments",
+    "interrupts",
     "cli_output",
     "cli_training",
     "cli",

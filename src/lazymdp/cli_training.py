@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from math import isclose
@@ -18,6 +16,7 @@ from rich.table import Table
 
 from lazymdp.checkpoints import RunFolder
 from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars
+from lazymdp.interrupts import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.saved import Checkpoint
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
@@ -192,7 +191,7 @@ def evaluate(
     if step < _total(settings):
         _say(f"After {step:,} of {_total(settings):,} steps.")
     etas = _etas(settings, agent) if eta is None else eta
-    with _terminated_like_interrupted():
+    with terminated_like_interrupted():
         try:
             _show_frontier(agent, etas, episodes, seed, json, run, step, epsilon=epsilon, control_budget=control_budget)
         except KeyboardInterrupt:
@@ -234,7 +233,7 @@ def _go_on(
     started, first, saved = time.monotonic(), checkpoint.step if checkpoint else 0, time.monotonic()
     events = _summary_writer()(str(folder.path / "events"), purge_step=first or None) if tensorboard else None
 
-    with progress_bars() as bars, _stopped_gently() as stop:
+    with progress_bars() as bars, stopped_gently() as stop:
         task = bars.add_task("compiling", total=_total(config.settings), completed=first)
 
         def on_report(run: Any, metrics: list[Any]) -> None:
@@ -278,7 +277,7 @@ def _go_on(
 
 
 def _play_at_the_end(folder: RunFolder, agent: Any, episodes: int, json: bool, control_budget: float | None) -> int:
-    with _terminated_like_interrupted():
+    with terminated_like_interrupted():
         try:
             etas = _etas(folder.config().settings, agent)
             total = _total(folder.config().settings)
@@ -392,46 +391,6 @@ def _check_amounts(episodes: int, seconds: float = 1.0) -> None:
         raise ValueError(f"episodes is {episodes}, expected at least 1.")
     if not seconds > 0.0:
         raise ValueError(f"checkpoint_seconds is {seconds}, expected a number above 0.")
-
-
-class _Stop:
-    """Whether the run was asked to stop: by a signal, to end with a checkpoint; by a second one, or early, at once."""
-
-    def __init__(self) -> None:
-        self.asked = self.gently = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-    def ask(self, *_: Any) -> None:
-        if self.asked or not self.gently:
-            raise KeyboardInterrupt
-        self.asked = True
-
-
-@contextmanager
-def _stopped_gently() -> Iterator[_Stop]:
-    """Ctrl-C and SIGTERM have the run end with a checkpoint."""
-    stop = _Stop()
-    with _handled(stop.ask, signal.SIGINT, signal.SIGTERM):
-        yield stop
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends what is done as Ctrl-C does."""
-    with _handled(signal.default_int_handler, signal.SIGTERM):
-        yield
-
-
-@contextmanager
-def _handled(handler: Callable[..., Any], *signals: signal.Signals) -> Iterator[None]:
-    before = {one: signal.signal(one, handler) for one in signals}
-    try:
-        yield
-    finally:
-        for one, old in before.items():
-            signal.signal(one, old)
 
 
 def _deep() -> Any:

@@ -22,7 +22,7 @@ Deviations from PQN (Gallici et al., 2024):
 4. Steps after which an episode was cut off, though it could have gone on, are not learned from.
 5. Where environments step on the host, the network is fitted to a rollout while the next one is made, by the network as
    it is just then: the environments do not wait.
-6. Convolutions compute in half precision on a GPU.
+6. A network with convolutions computes in half precision on a GPU, but for its last layer.
 7. One pass over a rollout at a higher learning rate, not two; two on Atari. On MinAtar that learns as much (better in
    Space Invaders, worse in Asterix: `results/minatar/trials.csv`) in two thirds of the time.
 """
@@ -270,16 +270,7 @@ class Dial:
         return jnp.where(free < free_share, 0.0, low * jnp.exp(place * jnp.log(high / low)))
 
     def act(self, parameters: Any, observation: Any, eta: Any, last: Any, uniform: Any, epsilon: Any) -> Choice:
-        """Epsilon-greedy over the A + 1 choices.
-
-        Args:
-            parameters: Of the network.
-            observation: `[N, ...]`.
-            eta: `[N]` prices.
-            last: `[N]` actions executed last.
-            uniform: `[3, N]` random numbers between 0 and 1.
-            epsilon: Share of random choices.
-        """
+        """Epsilon-greedy over the A + 1 choices: see `choose`; `last` are the `[N]` actions executed last."""
         q = self.network.apply(parameters, observation, eta)
         return choose(q, self.default(observation, last), eta, uniform, epsilon)
 

@@ -294,16 +294,7 @@ class DQN:
         return after // self.config.target_period > before // self.config.target_period
 
     def act(self, parameters: Any, observation: Any, eta: Any, last: Any, uniform: Any, epsilon: Any) -> Choice:
-        """Epsilon-greedy over the A + 1 choices.
-
-        Args:
-            parameters: Of the network.
-            observation: `[N, ...]`.
-            eta: `[N]` prices.
-            last: `[N]` actions executed last.
-            uniform: `[3, N]` random numbers between 0 and 1.
-            epsilon: Share of random choices.
-        """
+        """Epsilon-greedy over the A + 1 choices: see `choose`; `last` are the `[N]` actions executed last."""
         q = self.network.apply(parameters, observation, eta)
         return choose(q, self.default(observation, last), eta, uniform, epsilon)
 
