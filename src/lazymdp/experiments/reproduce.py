@@ -125,6 +125,10 @@ def outcomes(out: Path) -> list[Outcome]:
     return found
 
 
+def _command(name: str) -> str:
+    return f"lazymdp reproduce {name}" if name in EXPERIMENTS else f"python -m lazymdp.experiments.{name} FOLDER"
+
+
 def write_index(out: Path) -> Path:
     """Writes `OUT/index.html` for whatever is in the folder; it points to `OUT/explorer.html` where there is one."""
     links = {"Turn the dial yourself: the explorer of Key-Door-Treasure": EXPLORER} if (out / EXPLORER).exists() else {}
@@ -135,6 +139,7 @@ def write_index(out: Path) -> Path:
             outcome.experiment.caption,
             f"{outcome.experiment.name}/figure.svg",
             [(claim.text, claim.expected, claim.found, claim.holds) for claim in outcome.claims],
+            _command(outcome.experiment.name),
             f"{outcome.record.command}, {outcome.record.seconds:g} s, {outcome.record.finished[:10]}",
             sorted(f"{outcome.experiment.name}/{path.name}" for path in (out / outcome.experiment.name).glob("*.csv")),
         )

@@ -14,11 +14,12 @@ class Section:
     """One result.
 
     Attributes:
-        name: Its name at the command line.
+        name: Its name.
         title: What it shows.
         caption: What to see.
         figure: Path of the figure, from the page.
         claims: Statement, expected, found, holds.
+        command: What makes it.
         made: How it was made.
         files: Paths of its data, from the page.
     """
@@ -28,6 +29,7 @@ class Section:
     caption: str
     figure: str
     claims: Sequence[tuple[str, str, str, bool]]
+    command: str
     made: str
     files: Sequence[str]
 
@@ -108,6 +110,6 @@ def _section(section: Section) -> str:
 <figcaption>{escape(section.caption)}</figcaption></figure>
 <div class="claims"><table><thead><tr><th>claim</th><th>expected</th><th>found</th><th>holds</th></tr></thead>
 <tbody>{rows}</tbody></table></div>
-<p class="made"><code>lazymdp reproduce {name}</code>; made by <code>{escape(section.made)}</code>. Data: {files}.</p>
+<p class="made"><code>{escape(section.command)}</code>; made by <code>{escape(section.made)}</code>. Data: {files}.</p>
 </section>
 """
