@@ -290,7 +290,8 @@ def test_the_committed_minatar_runs_are_drawn_and_their_claims_hold():
 def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path, monkeypatch, capsys):
     made = []
 
-    def part(config, game, method):
+    def part(config, game, method, tell):
+        tell(f"{game} begins")
         made.append((game, method))
         etas, seeds = (grid.ravel() for grid in np.meshgrid(config.etas, np.arange(config.seeds), indexing="ij"))
         worth = 2.0 if method == "dial" else 1.0

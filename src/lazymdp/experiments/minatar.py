@@ -62,7 +62,7 @@ class Config:
     """Steps of a specialist; a dial gets as many times more as there are prices."""
     episodes: int = 64
     """Episodes of evaluation per run and price."""
-    max_steps: int = 5_000
+    max_steps: int = 20_000
     """Steps after which an episode of evaluation counts as it is."""
     n_envs: int = 128
     """Environments of a specialist; a dial has as many times more as there are prices."""
@@ -76,8 +76,8 @@ class Config:
     """Iterations per call of the compiled program."""
 
 
-def part(config: Config, game: str, method: str) -> Table:
-    """All runs of one method in one game, as one program."""
+def part(config: Config, game: str, method: str, tell: Callable[[str], None] | None = None) -> Table:
+    """All runs of one method in one game, as one program; `tell` is told now and then how far it is."""
     from lazymdp.learn.dial import Dial
     from lazymdp.learn.games import minatar
     from lazymdp.learn.population import Population
@@ -99,8 +99,13 @@ def part(config: Config, game: str, method: str) -> Table:
     single = [(max(eta, low), max(eta, low), float(eta == 0.0)) for eta in config.etas]
     prices = [(low, high, 1.0 / count)] if method == "dial" else single
     learners = population.start(range(config.seeds), prices)
-    for _ in range(max(1, settings.iterations // config.chunk)):
-        learners, _ = population.advance(learners)
+    calls, started = max(1, settings.iterations // config.chunk), time.perf_counter()
+    for call in range(calls):
+        learners, ended = population.advance(learners)
+        if tell is not None and (call + 1) % -(-calls // 10) == 0:
+            score = float(ended.score.sum() / ended.episodes.sum())  # waits for the device
+            spent = time.perf_counter() - started
+            tell(f"{game} {method}: {(call + 1) / calls:.0%} in {spent:.0f} s, mean score {score:.3g}")
     seeds = np.arange(config.seeds)
     etas = (
         np.tile(config.etas, (config.seeds, 1)) if method == "dial" else np.repeat(config.etas, config.seeds)[:, None]
@@ -125,13 +130,14 @@ def run(
     progress: Progress | None = None,
     done: Table | None = None,
     on_part: Callable[[Table], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Tables:
-    """Every method in every game, those in `done` taken over; `on_part` is told each part."""
+    """Every method in every game, those in `done` taken over; `on_part` is given each part, `tell` words on the way."""
     rows = done
     wanted = list(product(config.games, METHODS))
     for place, (game, method) in enumerate(wanted):
         if rows is None or not ((rows["game"] == game) & (rows["method"] == method)).any():
-            made = part(config, game, method)
+            made = part(config, game, method, tell)
             rows = _joined(rows, made)
             if on_part is not None:
                 on_part(made)
@@ -261,7 +267,8 @@ def main(folder: Path, *games: str, **settings: Any) -> None:
         print(f"{made['game'][0]} {made['method'][0]}: {spent:.0f} s so far", flush=True)
 
     folder.mkdir(parents=True, exist_ok=True)
-    run(replace(config, games=games or config.games), None, load(folder)["runs"] if record else None, save)
+    done = load(folder)["runs"] if record else None
+    run(replace(config, games=games or config.games), None, done, save, lambda words: print(words, flush=True))
     with _alone(folder):
         data, record = load(folder), runs.load_record(folder)
         if record is not None and record.settings["games"]:
