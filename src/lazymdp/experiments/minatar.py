@@ -103,9 +103,9 @@ def part(config: Config, game: str, method: str, tell: Callable[[str], None] | N
     for call in range(calls):
         learners, ended = population.advance(learners)
         if tell is not None and (call + 1) % -(-calls // 10) == 0:
-            score = float(ended.score.sum() / ended.episodes.sum())  # waits for the device
-            spent = time.perf_counter() - started
-            tell(f"{game} {method}: {(call + 1) / calls:.0%} in {spent:.0f} s, mean score {score:.3g}")
+            episodes, score = int(ended.episodes.sum()), float(ended.score.sum())  # waits for the device
+            mean = f", mean score {score / episodes:.3g}" if episodes else ""
+            tell(f"{game} {method}: {(call + 1) / calls:.0%} in {time.perf_counter() - started:.0f} s{mean}")
     seeds = np.arange(config.seeds)
     etas = (
         np.tile(config.etas, (config.seeds, 1)) if method == "dial" else np.repeat(config.etas, config.seeds)[:, None]
@@ -216,8 +216,9 @@ def plot(data: Tables) -> Figure:
         columns = min(3, len(games)) if len(games) != 4 else 2
         n_rows = -(-len(games) // columns)
         figure, axes = plt.subplots(n_rows, columns, figsize=(3.3 * columns + 0.4, 2.9 * n_rows), squeeze=False)
-        for ax in axes.flat[len(games) :]:
-            ax.remove()
+        free = axes.flat[len(games) :]
+        for ax in free:
+            ax.axis("off")
         for ax, game in zip(axes.flat, games, strict=False):
             for method, (color, dashes, marker) in METHODS.items():
                 scores = [_score(rows, game, method, eta) for eta in etas]
@@ -230,7 +231,10 @@ def plot(data: Tables) -> Figure:
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
         figure.supxlabel("share of steps in control")
         figure.supylabel("return (price excluded)")
-        axes[0, 0].legend(loc="upper left")
+        if len(free):
+            free[0].legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
+        else:
+            axes[0, 0].legend(loc="upper left")
     return figure
 
 
