@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lazymdp import runs
 from lazymdp.files import replacing, write_text
-from lazymdp.measure.statistics import iqm_interval, mean_interval
+from lazymdp.measure.statistics import iqm_interval, mean_interval, skewed_mean_interval
 
 
 def test_tables_come_back_exactly(tmp_path):
@@ -54,6 +55,23 @@ def test_the_interval_covers_the_mean_as_often_as_it_says():
     low, high = (np.array([mean_interval(samples[:, k])[i] for k in range(500)]) for i in (1, 2))
     covered = ((low <= 1.0) & (high >= 1.0)).mean()
     assert 0.88 < covered < 0.98  # 95 %, a little less with few skewed runs
+
+
+def test_the_interval_that_allows_for_skewness_covers_the_mean_and_is_students_where_there_is_none():
+    generator = np.random.default_rng(0)
+    skewed = (
+        generator.lognormal(size=(100, 4000)),
+        generator.exponential(size=(40, 4000)),
+        -generator.exponential(size=(40, 4000)),
+    )
+    for samples, mean, least in zip(skewed, (np.exp(0.5), 1.0, -1.0), (0.91, 0.93, 0.93), strict=True):
+        found = skewed_mean_interval(samples)
+        assert least < ((found.low <= mean) & (mean <= found.high)).mean() < 0.97
+    even = np.concatenate([skewed[0], -skewed[0]])
+    student = stats.t.interval(0.9, len(even) - 1, even.mean(axis=0), stats.sem(even, axis=0))
+    np.testing.assert_allclose(skewed_mean_interval(even, confidence=0.9)[1:], student, rtol=1e-5)
+    assert skewed_mean_interval([3.0, 3.0]) == (3.0, 3.0, 3.0)
+    assert skewed_mean_interval([3.0]) == (3.0, -np.inf, np.inf)
 
 
 def test_the_interval_is_seeded_and_keeps_the_shape():
