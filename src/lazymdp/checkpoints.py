@@ -61,9 +61,39 @@ class RunFolder:
                 (self.path / CONFIG).unlink()
         self.path.mkdir(parents=True, exist_ok=True)
         write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
-        learner = next(name for name, kind in LEARNERS.items() if isinstance(config.settings, kind))
-        about = {"learner": learner, **asdict(config), "default": self._kept(config.default), "versions": versions()}
+        about = {"learner": _learner(config), **asdict(config), "default": self._kept(config.default)}
+        about["versions"] = versions()
         write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run, though perhaps without a checkpoint yet."""
+        return (self.path / CONFIG).is_file()
+
+    def same(self, config: TrainConfig) -> TrainConfig:
+        """The config of the run here; refuses another than that asked for."""
+        here = self.config()
+        copied = here.default.startswith(str(self.path / DEFAULT))  # where the original was does not matter
+        found, wanted = _named(here), _named(config)
+        for name in wanted:
+            if found.get(name) != wanted[name] and not (name == "default" and copied):
+                raise ValueError(
+                    f"{self.path} holds another run: its {name} is {found.get(name)}, not {wanted[name]}. Give another "
+                    "folder."
+                )
+        return here
+
+    def picked_up(self) -> tuple[Checkpoint | None, list[Memory]]:
+        """What the run goes on from; what was told of steps that it makes again is dropped."""
+        checkpoint = self.load("last")
+        step = 0 if checkpoint is None else checkpoint.step
+        self.rewind(step, step // self.config().settings.n_envs)
+        return checkpoint, [] if checkpoint is None else self.memory()
+
+    def keep(self, run: Any) -> None:
+        """Writes a checkpoint of a `Training`."""
+        memory = run.memory(self.remembered)
+        self.save(Checkpoint(run.arrays(), run.step, run.quality()), memory, run.remembers)
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -166,3 +196,13 @@ class RunFolder:
         with replacing(self.path / f"{which}.safetensors") as temporary:
             safetensors().numpy.save_file(checkpoint.arrays, temporary, metadata={"about": about})
         write_text(self.path / f"{which}.json", about + "\n")
+
+
+def _learner(config: TrainConfig) -> str:
+    return next(name for name, kind in LEARNERS.items() if isinstance(config.settings, kind))
+
+
+def _named(config: TrainConfig) -> dict[str, Any]:
+    """Everything that is set, by name."""
+    about = {"learner": _learner(config), **asdict(config)}
+    return about | about.pop("settings")

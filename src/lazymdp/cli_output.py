@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +26,21 @@ def progress_bars() -> Iterator[Progress]:
     columns = (TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(SpinnerColumn(), *columns, console=ERR) as bars:
         yield bars
+
+
+@contextmanager
+def training_bar(total: int, first: int) -> Iterator[Callable[[Any, list[Any]], None]]:
+    """A bar for a run of so many steps, some of them made before; gives what is to be told its reports."""
+    with progress_bars() as bars:
+        task, started = bars.add_task("compiling", total=total, completed=first), time.monotonic()
+
+        def tell(run: Any, metrics: list[Any]) -> None:
+            words = f"{(run.step - first) / (time.monotonic() - started):,.0f}/s"
+            if metrics:
+                words += f" score {metrics[0].score:.3g} control {metrics[0].control:.0%}"
+            bars.update(task, completed=run.step, description=words)
+
+        yield tell
 
 
 def show_facts(facts: dict[str, Any]) -> None:

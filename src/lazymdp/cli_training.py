@@ -17,7 +17,6 @@ from rich.table import Table
 from lazymdp.checkpoints import RunFolder
 from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars
 from lazymdp.interrupts import stopped_gently, terminated_like_interrupted
-from lazymdp.learn.saved import Checkpoint
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
 
@@ -69,8 +68,7 @@ def train_dial(
         settings = replace(settings, free_share=1.0) if eta == 0.0 else priced
     _check_budget(control_budget, settings)
     folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
-    with folder.claimed():
-        return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, control_budget)
+    return _go_on(folder, 0, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
 def train_dqn(
@@ -103,8 +101,7 @@ def train_dqn(
         settings: Of the learner.
     """
     folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
-    with folder.claimed():
-        return _go_on(folder, None, episodes, checkpoint_seconds, tensorboard, json, None)
+    return _go_on(folder, 0, episodes, checkpoint_seconds, tensorboard, json, None)
 
 
 def train_command(arguments: Sequence[str]) -> Callable[..., int]:
@@ -140,15 +137,13 @@ def resume(
     folder = RunFolder(run)
     config = folder.config()
     _check_budget(control_budget, config.settings)
-    with folder.claimed():
-        checkpoint = folder.load("last")
-        step = 0 if checkpoint is None else checkpoint.step
-        if step >= _total(config.settings):
-            _say(f"Complete already: {run}, {step:,} steps.")
-            return _play_at_the_end(folder, _deep().load(run), episodes, json, control_budget)
-        _say(f"From step {step:,} of {_total(config.settings):,}.")
-        folder.rewind(step, step // config.settings.n_envs)
-        return _go_on(folder, checkpoint, episodes, checkpoint_seconds, tensorboard, json, control_budget)
+    checkpoint = folder.load("last")
+    step = 0 if checkpoint is None else checkpoint.step
+    if step >= _total(config.settings):
+        _say(f"Complete already: {run}, {step:,} steps.")
+        return _play_at_the_end(folder, _deep().load(run), episodes, json, control_budget)
+    _say(f"From step {step:,} of {_total(config.settings):,}.")
+    return _go_on(folder, step, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
 def evaluate(
@@ -221,48 +216,34 @@ def _created(
 
 def _go_on(
     folder: RunFolder,
-    checkpoint: Checkpoint | None,
+    first: int,
     episodes: int,
     seconds: float,
     tensorboard: bool,
     json: bool,
     control_budget: float | None,
 ) -> int:
-    config = folder.config()
-    training = _deep()
-    started, first, saved = time.monotonic(), checkpoint.step if checkpoint else 0, time.monotonic()
+    config, training, started = folder.config(), _deep(), time.monotonic()
     events = _summary_writer()(str(folder.path / "events"), purge_step=first or None) if tensorboard else None
 
-    with progress_bars() as bars, stopped_gently() as stop:
-        task = bars.add_task("compiling", total=_total(config.settings), completed=first)
+    with stopped_gently() as stop:
 
         def on_report(run: Any, metrics: list[Any]) -> None:
-            nonlocal saved
             stop.gently = True  # there is something to keep
-            folder.append(metrics)
-            speed = (run.step - first) / (time.monotonic() - started)
-            shown = metrics[0] if metrics else None
-            words = f"{speed:,.0f}/s" + (f" score {shown.score:.3g} control {shown.control:.0%}" if shown else "")
-            bars.update(task, completed=run.step, description=words)
             if events is not None:
                 one_price = isinstance(config.settings, DQNConfig)
                 for row in metrics:
                     for name in ("score", "length", "control", *(["eta"] if one_price else [])):
                         tag = name if one_price else f"{name}/eta={row.eta:g}"
                         events.add_scalar(tag, getattr(row, name), row.step)
-                events.add_scalar("steps per second", speed, run.step)
+                events.add_scalar("steps per second", (run.step - first) / (time.monotonic() - started), run.step)
                 events.flush()
-            if run.done or stop.asked or time.monotonic() - saved >= seconds:
-                memory = run.memory(folder.remembered)
-                folder.save(Checkpoint(run.arrays(), run.step, run.quality()), memory, run.remembers)
-                saved = time.monotonic()
 
-        arrays = None if checkpoint is None else checkpoint.arrays
-        memory = [] if checkpoint is None else folder.memory()
         try:
             agent = training.train(
-                config, arrays=arrays, memory=memory, on_report=on_report, seconds=min(2.0, seconds), stop=stop
-            )
+                config, folder=folder.path, checkpoint_seconds=seconds, progress=True, on_report=on_report,
+                seconds=min(2.0, seconds), stop=stop,
+            )  # fmt: skip
         except KeyboardInterrupt:
             last = folder.load("last")
             where = "the beginning" if last is None else f"step {last.step:,}"

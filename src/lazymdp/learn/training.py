@@ -2,7 +2,7 @@
 
 Everything a run is, environments and random numbers included, is arrays: a run that goes on from `arrays` makes the
 same steps as one that was never interrupted, bit for bit on a CPU. The exception is Atari, whose emulators cannot be
-put down: there new episodes begin. No files are written here; `lazymdp.checkpoints` does that.
+put down: there new episodes begin. Files are written by `lazymdp.checkpoints`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lazymdp import defaults
+from lazymdp.checkpoints import RunFolder
+from lazymdp.cli_output import training_bar
 from lazymdp.default_forms import Table
 from lazymdp.learn import device_defaults
 from lazymdp.learn.agents import Agent, DialAgent, DQNAgent
@@ -32,10 +35,12 @@ from lazymdp.learn.driving import Arrays, Compiled, Hosted, filled_parameters, r
 from lazymdp.learn.games import Game, from_mdp, minatar
 from lazymdp.learn.hosts import GymnasiumHost, Host, make_env
 from lazymdp.learn.networks import warm_start
-from lazymdp.learn.saved import CONFIG, Memory, read_checkpoint, read_config
+from lazymdp.learn.saved import CONFIG, Checkpoint, Memory, read_checkpoint, read_config
 from lazymdp.learn.settings import DQNConfig, TrainConfig, check_settings
 from lazymdp.mdp import MDP
 
+GIVEN = "given in Python"
+"""Name of a default policy that has none on disk."""
 ENOUGH = 20
 """Episodes on which a judgement of how good a run is must rest at least."""
 
@@ -110,6 +115,8 @@ def make_default(form: Any, game: Game | Host) -> Default:
             return device_defaults.repeat(n_actions)
         if form == "noop" or (form.isdecimal() and int(form) < n_actions):
             return device_defaults.fixed(game.noop if form == "noop" else int(form), n_actions)
+        if form == GIVEN:
+            raise ValueError("the default policy of this run was given in Python: give it again, as default=.")
         folder, _, manner = form.partition(":")
         if (Path(folder) / CONFIG).is_file():
             return _network_default(Path(folder), manner, game)
@@ -295,10 +302,11 @@ def train(
     config: TrainConfig,
     *,
     default: Any = None,
-    arrays: Arrays | None = None,
-    memory: Sequence[Memory] = (),
+    folder: str | Path | None = None,
+    checkpoint_seconds: float = 20.0,
+    progress: bool = False,
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
-    seconds: float = 5.0,
+    seconds: float = 2.0,
     stop: Callable[[], bool] = lambda: False,
 ) -> Agent:
     """Trains an agent.
@@ -306,35 +314,55 @@ def train(
     Args:
         config: What is trained on what.
         default: A default policy in place of the config's: a table, a callable, a model, anything `make_default` knows.
-        arrays: Of a run with the same config (`Training.arrays`), to go on from.
-        memory: What that run remembered (`Training.memory`), oldest first.
-        on_report: Called every `seconds` and at the end with the run and what ended since; it may save `run.arrays()`.
+        folder: Where the run is kept. If it is there already, it goes on from its last checkpoint.
+        checkpoint_seconds: Between two checkpoints in the folder: what may be lost.
+        progress: Show a bar with steps a second, score, control and the time left.
+        on_report: Called every `seconds` and at the end with the run and what ended since.
         seconds: Between two reports.
-        stop: Asked after every iteration: True ends the run with a last report and `KeyboardInterrupt`.
+        stop: Asked after every iteration: True ends the run with a last report, a checkpoint and `KeyboardInterrupt`.
 
     Returns:
         A `DialAgent` or a `DQNAgent`.
     """
     if not isinstance(config, TrainConfig):
         raise TypeError(f"config is {config!r}, expected lz.learn.TrainConfig(env).")
-    run = None
-    try:
-        run = Training(config, arrays, memory, default)
-        told, stopped = time.monotonic(), False
+    if not checkpoint_seconds > 0.0:
+        raise ValueError(f"checkpoint_seconds is {checkpoint_seconds}, expected a number above 0.")
+    config = config if default is None else replace(config, default=GIVEN)
+    files = None if folder is None else RunFolder(Path(folder))
+    checkpoint: Checkpoint | None = None
+    memory: list[Memory] = []
+    with ExitStack() as ending:
+        if files is not None and files.begun:
+            config = files.same(config)
+            ending.enter_context(files.claimed())
+            checkpoint, memory = files.picked_up()
+        run = Training(config, None if checkpoint is None else checkpoint.arrays, memory, default)
+        ending.callback(run.close)
+        if files is not None and not files.begun:
+            files.create(config)
+            ending.enter_context(files.claimed())
+        total = config.settings.iterations * run.steps_per_iteration
+        show = ending.enter_context(training_bar(total, run.step)) if progress else None
+        told = saved = time.monotonic()
+        stopped = False
         while not (run.done or stopped):
             run.advance()
             stopped = stop() and not run.done
-            if stopped or run.done or time.monotonic() - told >= seconds:
-                metrics = run.report()
-                if on_report is not None:
-                    on_report(run, metrics)
-                told = time.monotonic()
+            last, now = stopped or run.done, time.monotonic()
+            if last or now - told >= seconds:
+                metrics, told = run.report(), now
+                for tell in (show, on_report):
+                    if tell is not None:
+                        tell(run, metrics)
+                if files is not None:
+                    files.append(metrics)
+                    if last or now - saved >= checkpoint_seconds:
+                        files.keep(run)
+                        saved = time.monotonic()
         if stopped:
             raise KeyboardInterrupt
         return run.agent()
-    finally:
-        if run is not None:
-            run.close()
 
 
 def _learner(config: TrainConfig, default: Any, n_envs: int | None = None) -> Dial | DQN:
