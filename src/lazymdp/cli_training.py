@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from importlib import import_module
 from itertools import pairwise
 from math import isclose
 from pathlib import Path
@@ -141,7 +142,7 @@ def resume(
     step = 0 if checkpoint is None else checkpoint.step
     if step >= _total(config.settings):
         _say(f"Complete already: {run}, {step:,} steps.")
-        return _play_at_the_end(folder, _deep().load(run), episodes, json, control_budget)
+        return _play_at_the_end(folder, _deep("making").load(run), episodes, json, control_budget)
     _say(f"From step {step:,} of {_total(config.settings):,}.")
     return _go_on(folder, step, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
@@ -173,7 +174,7 @@ def evaluate(
         raise ValueError(f"seed is {seed}, expected a whole number from 0 to {2**31 - 1}.")
     settings = RunFolder(run).config().settings
     _check_budget(control_budget, settings)
-    agent = _deep().load(run, "best" if best else "last")
+    agent = _deep("making").load(run, "best" if best else "last")
     if isinstance(settings, DQNConfig):
         if eta is not None and (len(eta) != 1 or not isclose(eta[0], agent.eta, rel_tol=1e-4)):
             raise ValueError(f"{run} was trained by dqn for eta {agent.eta:g} alone: leave --eta out.")
@@ -207,7 +208,7 @@ def _created(
     if isinstance(settings, DQNConfig) and settings.warm_start:
         settings = replace(settings, warm_start=str(Path(settings.warm_start).resolve()))
     config = TrainConfig(env, default, seed, settings)
-    _deep().check(config)
+    _deep("making").check(config)
     family = "" if learner == "dial" else f"{learner}-"
     folder = RunFolder(out or Path("runs") / f"{family}{env.replace('/', '-')}-{seed}")
     folder.create(config)
@@ -223,7 +224,7 @@ def _go_on(
     json: bool,
     control_budget: float | None,
 ) -> int:
-    config, training, started = folder.config(), _deep(), time.monotonic()
+    config, training, started = folder.config(), _deep("training"), time.monotonic()
     events = _summary_writer()(str(folder.path / "events"), purge_step=first or None) if tensorboard else None
 
     with stopped_gently() as stop:
@@ -374,9 +375,9 @@ def _check_amounts(episodes: int, seconds: float = 1.0) -> None:
         raise ValueError(f"checkpoint_seconds is {seconds}, expected a number above 0.")
 
 
-def _deep() -> Any:
+def _deep(module: str) -> Any:
+    """A module of `lazymdp.learn` that needs JAX."""
     try:
-        from lazymdp.learn import training
+        return import_module(f"lazymdp.learn.{module}")
     except ImportError as error:
         raise ImportError(f"deep agents need JAX ({error.name} is missing): pip install 'lazymdp[deep]'") from error
-    return training

@@ -10,8 +10,9 @@ pytest.importorskip("jax")
 pytest.importorskip("ale_py")
 
 from lazymdp.learn.atari import AtariHost
+from lazymdp.learn.making import make_game
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
-from lazymdp.learn.training import Training, make_game
+from lazymdp.learn.training import Training
 
 
 @pytest.fixture

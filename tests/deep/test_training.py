@@ -19,9 +19,10 @@ jax = pytest.importorskip("jax")
 import lazymdp as lz  # noqa: E402
 from lazymdp.checkpoints import RunFolder  # noqa: E402
 from lazymdp.cli import main  # noqa: E402
+from lazymdp.learn.making import make_default, make_game  # noqa: E402
 from lazymdp.learn.saved import Checkpoint, Memory  # noqa: E402
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env  # noqa: E402
-from lazymdp.learn.training import Diverged, Training, make_default, make_game, train  # noqa: E402
+from lazymdp.learn.training import Diverged, Training, train  # noqa: E402
 
 SMALL = DialConfig(steps=20_000, n_envs=16, rollout=8, hidden=(16, 16))
 DQN_SMALL = DQNConfig(

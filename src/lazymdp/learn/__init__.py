@@ -28,8 +28,8 @@ def __getattr__(name: str) -> Any:
     """Loads `train` and `load` on first use, so that the tabular learners need no JAX."""
     if name in ("train", "load"):
         try:
-            from lazymdp.learn import training
+            from lazymdp.learn import making, training
         except ImportError as error:
             raise ImportError(f"deep agents need JAX ({error}): pip install 'lazymdp[deep]'") from error
-        return getattr(training, name)
+        return training.train if name == "train" else making.load
     raise AttributeError(f"module 'lazymdp.learn' has no attribute {name!r}")

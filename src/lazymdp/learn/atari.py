@@ -219,6 +219,7 @@ def _game(env: str) -> tuple[str, int]:
     """The name of a game for ale-py, and how many actions it has."""
     try:
         import ale_py
+        import ale_py.roms
     except ImportError as error:
         raise ImportError("Atari games need ale-py: pip install 'lazymdp[atari]'") from error
     gym.register_envs(ale_py)

@@ -7,7 +7,6 @@ put down: there new episodes begin. Files are written by `lazymdp.checkpoints`.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -18,29 +17,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp import defaults
 from lazymdp.checkpoints import RunFolder
 from lazymdp.cli_output import training_bar
-from lazymdp.default_forms import Table
-from lazymdp.learn import device_defaults
-from lazymdp.learn.agents import Agent, DialAgent, DQNAgent
-from lazymdp.learn.atari import AtariHost
-from lazymdp.learn.device_defaults import Default
-from lazymdp.learn.dial import Dial
+from lazymdp.learn.agents import Agent
 from lazymdp.learn.dqn import DQN
-from lazymdp.learn.driving import Arrays, Compiled, Hosted, filled_parameters, recalled, remembered
-from lazymdp.learn.games import Game, from_mdp, minatar
-from lazymdp.learn.hosts import GymnasiumHost, Host, make_env
-from lazymdp.learn.networks import warm_start
-from lazymdp.learn.saved import CONFIG, Checkpoint, Memory, read_checkpoint, read_config
-from lazymdp.learn.settings import DQNConfig, TrainConfig, check_settings
-from lazymdp.mdp import MDP
+from lazymdp.learn.driving import Arrays, Compiled, Hosted, recalled, remembered
+from lazymdp.learn.games import Game
+from lazymdp.learn.making import GIVEN, finite, make_agent, make_learner, warm_parameters
+from lazymdp.learn.saved import Checkpoint, Memory
+from lazymdp.learn.settings import DQNConfig, TrainConfig
 
-GIVEN = "given in Python"
-"""Name of a default policy that has none on disk."""
 ENOUGH = 20
 """Episodes on which a judgement of how good a run is must rest at least."""
 
@@ -70,103 +58,6 @@ class Metrics:
     control: float
 
 
-def make_game(env: str, n_envs: int, n_groups: int = 1) -> Game | Host:
-    """The environment of that name: compiled where that can be, else `n_envs` copies on the host.
-
-    Args:
-        env: Its name.
-        n_envs: Copies.
-        n_groups: Of Atari's emulators, one of which steps while the other waits for its actions.
-    """
-    family, _, name = env.partition("/")
-    if family == "minatar":
-        return minatar(name)
-    if family == "ALE":
-        return AtariHost(env, n_envs, n_groups)
-    made = make_env(env)
-    try:
-        if getattr(made.unwrapped, "P", None) is None:
-            return GymnasiumHost(env, n_envs)
-        limit = None if made.spec is None else made.spec.max_episode_steps
-        return from_mdp(MDP.from_gymnasium(made, 0.99), limit)._replace(space=made.observation_space)
-    finally:
-        made.close()
-
-
-def make_default(form: Any, game: Game | Host) -> Default:
-    """A default policy as the learners ask it.
-
-    Args:
-        form: `uniform`, `noop`, `repeat`, the number of an action; the folder of a run of ours, whose network acts
-            greedily (`RUN`), with random actions among its own (`RUN:epsilon=0.1`) or by a softmax of its values
-            (`RUN:softmax=0.5`, the temperature); or any form that `lazymdp.defaults` knows. A callable or an object is
-            asked on the host, and has to tell probabilities.
-        game: What it acts in.
-    """
-    n_actions = game.n_actions
-    if isinstance(form, Agent):
-        raise TypeError("an agent acts as default policy as agent.as_default().")
-    if isinstance(form, os.PathLike):
-        form = os.fspath(form)
-    if isinstance(form, str):
-        if form == "uniform":
-            return device_defaults.uniform(n_actions)
-        if form == "repeat":
-            return device_defaults.repeat(n_actions)
-        if form == "noop" or (form.isdecimal() and int(form) < n_actions):
-            return device_defaults.fixed(game.noop if form == "noop" else int(form), n_actions)
-        if form == GIVEN:
-            raise ValueError("the default policy of this run was given in Python: give it again, as default=.")
-        folder, _, manner = form.partition(":")
-        if (Path(folder) / CONFIG).is_file():
-            return _network_default(Path(folder), manner, game)
-        if not Path(form).is_file():
-            raise ValueError(
-                f"the default policy {form!r} is neither uniform, noop, repeat, nor an action, 0 to {n_actions - 1}, "
-                "nor the folder of a run, nor a file."
-            )
-    actions, seen = spaces.Discrete(n_actions, start=getattr(game, "first_action", 0)), game.space
-    if not isinstance(seen, spaces.Box | spaces.Discrete):
-        raise ValueError(
-            f"the default policy would have to be asked about observations of {seen}; this can be done for Box and "
-            "Discrete only. Elsewhere it is uniform, noop, repeat, the number of an action, or a run."
-        )
-    policy = defaults.make_default(form, actions, seen, game.noop + int(actions.start), batched=True)
-    if isinstance(policy, Table):
-        added = np.full((game.shape[0] - len(policy.table), n_actions), 1.0 / n_actions)  # states in which nobody acts
-        return device_defaults.table(np.concatenate([policy.table, added]))
-    return device_defaults.called_back(policy, actions, seen)
-
-
-def check(config: TrainConfig) -> None:
-    """Refuses what cannot be trained, before anything is written."""
-    learner = _learner(config, None, n_envs=1)
-    if isinstance(learner, DQN) and learner.config.warm_start:
-        _warm_parameters(learner)
-    _close(learner.game)
-
-
-def load(folder: str | Path, which: str = "last", default: Any = None) -> Agent:
-    """The agent of a run on disk.
-
-    Args:
-        folder: Of the run.
-        which: Its `last` or `best` checkpoint.
-        default: A default policy in place of the run's own.
-    """
-    folder = Path(folder)
-    if which not in ("last", "best"):
-        raise ValueError(f"which is {which!r}, expected last or best.")
-    config, checkpoint = read_config(folder), read_checkpoint(folder, which)
-    if checkpoint is None:
-        raise FileNotFoundError(f"{folder} has no {which} checkpoint yet.")
-    learner = _learner(config, default, n_envs=1)
-    parameters = filled_parameters(jax.eval_shape(learner.network.init, jax.random.key(0)), checkpoint.arrays)
-    if not _finite(parameters):
-        raise ValueError(f"the {which} checkpoint of {folder} is damaged: its network holds no numbers.")
-    return _agent(learner, parameters, checkpoint.arrays.get(".eta"))
-
-
 class Training:
     """A run under way.
 
@@ -181,10 +72,10 @@ class Training:
         self, config: TrainConfig, arrays: Arrays | None = None, memory: Sequence[Memory] = (), default: Any = None
     ) -> None:
         self.config = config
-        self.learner = _learner(config, default)
+        self.learner = make_learner(config, default)
         start = {}
         if isinstance(self.learner, DQN) and self.learner.config.warm_start and arrays is None:
-            start = {"parameters": _warm_parameters(self.learner)}
+            start = {"parameters": warm_parameters(self.learner)}
         self._run: Compiled | Hosted
         if isinstance(self.learner.game, Game):
             self._run = Compiled(self.learner, config.seed, **start)
@@ -195,7 +86,7 @@ class Training:
         self._prices = (0.0,) if isinstance(config.settings, DQNConfig) else config.settings.prices
         if arrays is not None:
             self._run.restore(arrays)
-            if not _finite(self._run.state.parameters):
+            if not finite(self._run.state.parameters):
                 raise ValueError("the checkpoint is damaged: its network holds no numbers.")
             self._check_memory(memory)
             for part in memory:
@@ -222,7 +113,7 @@ class Training:
 
     def report(self) -> list[Metrics]:
         """What ended since the last report; raises `Diverged` where the network no longer gives numbers."""
-        if not _finite(self._run.state.parameters):
+        if not finite(self._run.state.parameters):
             raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
         _, eta, score, steps, controls = self._run.episodes()
         one_price = isinstance(self.learner, DQN)
@@ -291,7 +182,7 @@ class Training:
         """What has been learned so far."""
         state = self._run.state
         parameters = jax.tree.map(jnp.copy, state.parameters)  # the run's own are given away
-        return _agent(self.learner, parameters, getattr(state, "eta", None))
+        return make_agent(self.learner, parameters, getattr(state, "eta", None))
 
     def close(self) -> None:
         """Ends the environments."""
@@ -363,88 +254,3 @@ def train(
         if stopped:
             raise KeyboardInterrupt
         return run.agent()
-
-
-def _learner(config: TrainConfig, default: Any, n_envs: int | None = None) -> Dial | DQN:
-    """The learner; `n_envs` in place of the config's where it is not to be trained."""
-    check_settings(config.settings)
-    if not 0 <= config.seed < 2**31:
-        raise ValueError(f"seed is {config.seed}, expected a whole number from 0 to {2**31 - 1}.")
-    # The dial waits for emulators, so these must never wait for it. DQN waits for its updates: one group is less work.
-    n_groups = 1 if isinstance(config.settings, DQNConfig) else 2
-    game = make_game(config.env, n_envs or config.settings.n_envs, n_groups)
-    asked = make_default(config.default if default is None else default, game)
-    if isinstance(config.settings, DQNConfig):
-        return DQN(game, config.settings, asked)
-    return Dial(game, config.settings, asked)
-
-
-def _agent(learner: Dial | DQN, parameters: Any, eta: Any) -> Agent:
-    if isinstance(learner, DQN):
-        return DQNAgent(
-            learner, parameters, learner.config.eta if learner.config.control_budget is None else float(eta)
-        )
-    return DialAgent(learner, parameters)
-
-
-def _network_default(folder: Path, manner: str, game: Game | Host) -> Default:
-    """The network of a run, compiled into the step of another."""
-    agent = load(folder, default="uniform")  # its own is not asked
-    _fits(agent, folder, game)
-    _close(agent.learner.game)
-
-    def values(observations: Any) -> Any:
-        price = jnp.zeros(observations.shape[0])
-        return agent.learner.network.apply(agent.parameters, observations, price)[:, : game.n_actions]
-
-    kind, _, given = manner.partition("=")
-    try:
-        number = float(given or 0.0)
-    except ValueError as error:
-        raise ValueError(f"{given!r} in {manner!r} is no number.") from error
-    if kind == "softmax" and number > 0.0:
-        return device_defaults.softmax(values, number)
-    if kind in ("", "greedy") or (kind == "epsilon" and 0.0 <= number <= 1.0):
-        return device_defaults.greedy(values, number)
-    raise ValueError(
-        f"a run acts as default greedily (RUN), or as RUN:epsilon=0.1 or RUN:softmax=0.5, not as {manner!r}."
-    )
-
-
-def _warm_parameters(learner: DQN) -> Any:
-    """Parameters to start from, of the run that the settings name."""
-    folder = Path(str(learner.config.warm_start))
-    agent = load(folder, default="uniform")
-    if not isinstance(agent.learner, DQN):
-        raise ValueError(f"{folder} is not a run of dqn: its network cannot start one.")
-    _fits(agent, folder, learner.game)
-    _close(agent.learner.game)
-    n_actions = learner.game.n_actions
-    before, after = (n_actions + (not one.config.structured) for one in (agent.learner, learner))
-    parameters = warm_start(agent.parameters, before, after, learner.first_price())
-    found, wanted = jax.tree.map(jnp.shape, (parameters, jax.eval_shape(learner.network.init, jax.random.key(0))))
-    if found != wanted:
-        theirs = agent.learner.config
-        raise ValueError(
-            f"the network of {folder} is of another form: give --network and --hidden as there "
-            f"({theirs.network or 'none'}, {' '.join(map(str, theirs.hidden))})."
-        )
-    return parameters
-
-
-def _fits(agent: Agent, folder: Path, game: Game | Host) -> None:
-    made_for = agent.learner.game
-    if made_for.shape != game.shape or made_for.n_actions != game.n_actions:
-        raise ValueError(
-            f"the run {folder} was trained on observations of shape {made_for.shape} with {made_for.n_actions} "
-            f"actions, this environment has {game.shape} and {game.n_actions}."
-        )
-
-
-def _finite(parameters: Any) -> bool:
-    return all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(parameters))
-
-
-def _close(game: Game | Host) -> None:
-    if not isinstance(game, Game):
-        game.close()
