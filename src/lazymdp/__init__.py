@@ -8,6 +8,7 @@ from typing import Any
 
 from lazymdp import envs as envs
 from lazymdp import learn as learn
+from lazymdp.checkpoints import RunFolder
 from lazymdp.defaults import DefaultPolicy, Mixture
 from lazymdp.exact import policies as policies
 from lazymdp.exact.bounds import EtaMinTheorem, eta_max, eta_min, eta_min_theorem
@@ -38,6 +39,7 @@ __all__ = [
     "LazyVectorAction",
     "Mixture",
     "NotConverged",
+    "RunFolder",
     "Solution",
     "action_gap",
     "envs",

@@ -39,14 +39,14 @@ COLUMNS = ("step", "eta", "episodes", "score", "length", "control")
 
 
 class RunFolder:
-    """A run on disk.
+    """A run on disk, for `lz.learn.train(config, folder=lz.RunFolder("runs/one"))`: begun there, or gone on with.
 
     Args:
         path: Its folder.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
 
     def create(self, config: TrainConfig) -> None:
         """Begins a run; refuses a folder that holds one, unless it never came to a checkpoint."""

@@ -16,7 +16,7 @@ import tyro
 from rich.table import Table
 
 from lazymdp.checkpoints import RunFolder
-from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars
+from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars, training_bar
 from lazymdp.interrupts import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
@@ -227,10 +227,11 @@ def _go_on(
     config, training, started = folder.config(), _deep("training"), time.monotonic()
     events = _summary_writer()(str(folder.path / "events"), purge_step=first or None) if tensorboard else None
 
-    with stopped_gently() as stop:
+    with stopped_gently() as stop, training_bar(_total(config.settings), first) as tell:
 
         def on_report(run: Any, metrics: list[Any]) -> None:
             stop.gently = True  # there is something to keep
+            tell(run, metrics)
             if events is not None:
                 one_price = isinstance(config.settings, DQNConfig)
                 for row in metrics:
@@ -242,8 +243,8 @@ def _go_on(
 
         try:
             agent = training.train(
-                config, folder=folder.path, checkpoint_seconds=seconds, progress=True, on_report=on_report,
-                seconds=min(2.0, seconds), stop=stop,
+                config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, seconds=min(2.0, seconds),
+                stop=stop,
             )  # fmt: skip
         except KeyboardInterrupt:
             last = folder.load("last")

@@ -217,7 +217,7 @@ def test_what_is_damaged_is_named(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("settings", [SMALL, DQN_SMALL])
-def test_in_python_a_run_is_kept_and_goes_on_where_it_was(tmp_path, settings, capsys):
+def test_in_python_a_run_is_kept_and_goes_on_where_it_was(tmp_path, settings):
     config, steps = TrainConfig("FrozenLake-v1", "repeat", settings=settings), []
 
     def third():
@@ -225,19 +225,18 @@ def test_in_python_a_run_is_kept_and_goes_on_where_it_was(tmp_path, settings, ca
         return len(steps) == settings.iterations // 3
 
     with pytest.raises(KeyboardInterrupt):
-        train(config, folder=tmp_path / "run", stop=third)
+        train(config, folder=RunFolder(tmp_path / "run"), stop=third)
     stopped = RunFolder(tmp_path / "run").load()
     assert stopped.step == len(steps) * settings.n_envs * settings.rollout
     with pytest.raises(ValueError, match=r"run holds another run: its learning_rate is .*, not 0\.5\. Give another"):
-        train(replace(config, settings=replace(settings, learning_rate=0.5)), folder=tmp_path / "run")
+        train(replace(config, settings=replace(settings, learning_rate=0.5)), folder=RunFolder(tmp_path / "run"))
     with pytest.raises(ValueError, match="its default is repeat, not uniform"):
-        train(replace(config, default="uniform"), folder=tmp_path / "run")
+        train(replace(config, default="uniform"), folder=RunFolder(tmp_path / "run"))
     same(stopped.arrays, RunFolder(tmp_path / "run").load().arrays)
-    train(config, folder=str(tmp_path / "run"), progress=True)
-    assert "score" in capsys.readouterr().err
-    agent = train(config, folder=tmp_path / "whole", checkpoint_seconds=0.1, seconds=0.1)
+    train(config, folder=lz.RunFolder(str(tmp_path / "run")))
+    agent = train(config, folder=RunFolder(tmp_path / "whole"), checkpoint_seconds=0.1, seconds=0.1)
     same(RunFolder(tmp_path / "whole").load().arrays, RunFolder(tmp_path / "run").load().arrays)
-    again = train(config, folder=tmp_path / "whole")  # complete: nothing is trained
+    again = train(config, folder=RunFolder(tmp_path / "whole"))  # complete: nothing is trained
     same({"q": agent.q(np.arange(16))}, {"q": again.q(np.arange(16))})
     same({"q": agent.q(np.arange(16))}, {"q": lz.learn.load(tmp_path / "run").q(np.arange(16))})
 
@@ -245,18 +244,20 @@ def test_in_python_a_run_is_kept_and_goes_on_where_it_was(tmp_path, settings, ca
 def test_a_default_given_in_python_is_asked_for_again_and_nothing_is_written_of_what_cannot_be_trained(tmp_path):
     config = TrainConfig("FrozenLake-v1", settings=replace(SMALL, steps=256))
     with pytest.raises(ValueError, match="shape"):
-        train(config, default=np.ones((3, 2)), folder=tmp_path / "run")
+        train(config, default=np.ones((3, 2)), folder=RunFolder(tmp_path / "run"))
     with pytest.raises(ValueError, match="checkpoint_seconds is 0"):
-        train(config, folder=tmp_path / "run", checkpoint_seconds=0)
+        train(config, folder=RunFolder(tmp_path / "run"), checkpoint_seconds=0)
+    with pytest.raises(TypeError, match=r"folder is 'x', expected lz\.RunFolder\('x'\)"):
+        train(config, folder="x")
     assert not (tmp_path / "run").exists()
     left = np.eye(4)[np.zeros(16, int)]
-    agent = train(config, default=left, folder=tmp_path / "run")
+    agent = train(config, default=left, folder=RunFolder(tmp_path / "run"))
     with pytest.raises(ValueError, match="was given in Python: give it again, as default="):
         lz.learn.load(tmp_path / "run")
     loaded = lz.learn.load(tmp_path / "run", default=left)
     np.testing.assert_array_equal(loaded.lazy_gap(np.arange(16)), agent.lazy_gap(np.arange(16)))
     with RunFolder(tmp_path / "run").claimed(), pytest.raises(ValueError, match="is being trained by another process"):
-        train(config, default=left, folder=tmp_path / "run")
+        train(config, default=left, folder=RunFolder(tmp_path / "run"))
 
 
 def test_the_best_checkpoint_is_kept(tmp_path):

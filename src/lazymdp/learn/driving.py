@@ -40,8 +40,9 @@ class Compiled:
         self.iteration = 0
 
     def advance(self) -> None:
-        """One iteration."""
+        """One iteration, begun; the one before is waited for, else JAX would take on many at once."""
         self.state, episodes = self._iterate(self.state)
+        jax.block_until_ready(self._episodes[-1:])
         self._episodes.append(episodes)
         self.iteration += 1
 

@@ -2,25 +2,23 @@
 
 Everything a run is, environments and random numbers included, is arrays: a run that goes on from `arrays` makes the
 same steps as one that was never interrupted, bit for bit on a CPU. The exception is Atari, whose emulators cannot be
-put down: there new episodes begin. Files are written by `lazymdp.checkpoints`.
+put down: there new episodes begin. No files are written here; `lazymdp.checkpoints` does that.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.checkpoints import RunFolder
-from lazymdp.cli_output import training_bar
 from lazymdp.learn.agents import Agent
 from lazymdp.learn.dqn import DQN
 from lazymdp.learn.driving import Arrays, Compiled, Hosted, recalled, remembered
@@ -56,6 +54,19 @@ class Metrics:
     score: float
     length: float
     control: float
+
+
+class Folder(Protocol):
+    """Where a run is kept; see `lazymdp.checkpoints.RunFolder`."""
+
+    @property
+    def begun(self) -> bool: ...  # noqa: D102
+    def same(self, config: TrainConfig) -> TrainConfig: ...  # noqa: D102
+    def create(self, config: TrainConfig) -> None: ...  # noqa: D102
+    def claimed(self) -> AbstractContextManager[None]: ...  # noqa: D102
+    def picked_up(self) -> tuple[Checkpoint | None, list[Memory]]: ...  # noqa: D102
+    def append(self, metrics: list[Metrics]) -> None: ...  # noqa: D102
+    def keep(self, run: Training) -> None: ...  # noqa: D102
 
 
 class Training:
@@ -193,9 +204,8 @@ def train(
     config: TrainConfig,
     *,
     default: Any = None,
-    folder: str | Path | None = None,
+    folder: Folder | None = None,
     checkpoint_seconds: float = 20.0,
-    progress: bool = False,
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
     seconds: float = 2.0,
     stop: Callable[[], bool] = lambda: False,
@@ -205,9 +215,9 @@ def train(
     Args:
         config: What is trained on what.
         default: A default policy in place of the config's: a table, a callable, a model, anything `make_default` knows.
-        folder: Where the run is kept. If it is there already, it goes on from its last checkpoint.
+        folder: Where the run is kept, `lz.RunFolder("runs/one")`. If it is there already, it goes on from its last
+            checkpoint.
         checkpoint_seconds: Between two checkpoints in the folder: what may be lost.
-        progress: Show a bar with steps a second, score, control and the time left.
         on_report: Called every `seconds` and at the end with the run and what ended since.
         seconds: Between two reports.
         stop: Asked after every iteration: True ends the run with a last report, a checkpoint and `KeyboardInterrupt`.
@@ -220,21 +230,20 @@ def train(
     if not checkpoint_seconds > 0.0:
         raise ValueError(f"checkpoint_seconds is {checkpoint_seconds}, expected a number above 0.")
     config = config if default is None else replace(config, default=GIVEN)
-    files = None if folder is None else RunFolder(Path(folder))
+    if isinstance(folder, str | os.PathLike):
+        raise TypeError(f"folder is {folder!r}, expected lz.RunFolder({os.fspath(folder)!r}).")
     checkpoint: Checkpoint | None = None
     memory: list[Memory] = []
     with ExitStack() as ending:
-        if files is not None and files.begun:
-            config = files.same(config)
-            ending.enter_context(files.claimed())
-            checkpoint, memory = files.picked_up()
+        if folder is not None and folder.begun:
+            config = folder.same(config)
+            ending.enter_context(folder.claimed())
+            checkpoint, memory = folder.picked_up()
         run = Training(config, None if checkpoint is None else checkpoint.arrays, memory, default)
         ending.callback(run.close)
-        if files is not None and not files.begun:
-            files.create(config)
-            ending.enter_context(files.claimed())
-        total = config.settings.iterations * run.steps_per_iteration
-        show = ending.enter_context(training_bar(total, run.step)) if progress else None
+        if folder is not None and not folder.begun:
+            folder.create(config)
+            ending.enter_context(folder.claimed())
         told = saved = time.monotonic()
         stopped = False
         while not (run.done or stopped):
@@ -243,13 +252,12 @@ def train(
             last, now = stopped or run.done, time.monotonic()
             if last or now - told >= seconds:
                 metrics, told = run.report(), now
-                for tell in (show, on_report):
-                    if tell is not None:
-                        tell(run, metrics)
-                if files is not None:
-                    files.append(metrics)
+                if on_report is not None:
+                    on_report(run, metrics)
+                if folder is not None:
+                    folder.append(metrics)
                     if last or now - saved >= checkpoint_seconds:
-                        files.keep(run)
+                        folder.keep(run)
                         saved = time.monotonic()
         if stopped:
             raise KeyboardInterrupt
