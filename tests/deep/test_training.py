@@ -93,6 +93,30 @@ def test_a_network_that_is_no_longer_finite_stops_the_run(tmp_path, capsys):
     assert "no checkpoint was written" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("env", ["FrozenLake-v1", "CartPole-v1"])  # compiled, on the host
+@pytest.mark.parametrize("settings", [replace(SMALL, learning_rate=1e4), replace(DQN_SMALL, learning_rate=1e2)])
+def test_values_beyond_every_return_stop_the_run_and_the_last_checkpoint_is_from_before(tmp_path, env, settings):
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(Diverged, match=r"values of up to .* where no return is beyond 1\d\d: learning diverges"):
+        train(TrainConfig(env, settings=settings), folder=folder, seconds=0.01, checkpoint_seconds=0.01)
+    kept = folder.load()
+    assert kept is None or kept.arrays[".extremes"][1] < 2000.0
+
+
+def test_iterations_are_not_put_off():
+    """Else reports, checkpoints and interrupts would be late by as many as JAX takes on at once."""
+    settings = DialConfig(steps=10**7, n_envs=256, rollout=64, hidden=(512, 512))
+    run = Training(TrainConfig("FrozenLake-v1", settings=settings))
+    run.advance()
+    run.report()
+    begun = time.monotonic()
+    for _ in range(5):
+        run.advance()
+    made = time.monotonic()
+    run.report()
+    assert time.monotonic() - made < made - begun
+
+
 def test_train_evaluate_and_what_the_folder_holds(tmp_path, capsys):
     folder = tmp_path / "run"
     assert (

@@ -38,6 +38,11 @@ def settled(actors: Actors, lazy: Any, reward: Any, over: Any, new_eta: Any, noo
     return Actors(eta, running * ~over[:, None], last), running
 
 
+def extremes(reward: Any, value: Any) -> Any:
+    """`[2]` the largest reward and the largest value of a state, in size: from these a divergence is told."""
+    return jnp.stack([jnp.abs(reward).max(), jnp.abs(value).max()])
+
+
 def told(executed: Any, episodes: Episodes) -> Any:
     """`[6, M]` the actions to execute with the episodes, in one array for one way to the host."""
     return jnp.stack([executed.astype(jnp.float32), *(part.astype(jnp.float32) for part in episodes)])

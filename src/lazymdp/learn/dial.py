@@ -35,7 +35,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from lazymdp.learn.actors import Actors, Episodes, new_actors, settled, told
+from lazymdp.learn.actors import Actors, Episodes, extremes, new_actors, settled, told
 from lazymdp.learn.choices import Choice, choose
 from lazymdp.learn.device_defaults import Default, uniform
 from lazymdp.learn.games import Game, compiled, restarted
@@ -53,6 +53,7 @@ class Learner(NamedTuple):
     prices: Any  # [3] smallest and largest price that is drawn, share of episodes at price 0
     game: Any  # states of the environments [N]
     actors: Actors
+    extremes: Any  # [2] largest reward and value so far
     key: Any
     iteration: Any
 
@@ -89,6 +90,7 @@ class HostLearner(NamedTuple):
     stack: Any  # [N, ..., S] the last frames, where there are several to an observation, else ()
     rollout: Step  # [T + 1, N] under way; what came of the last choices is not known yet
     lessons: Lessons  # the rollout before
+    extremes: Any  # [2] largest reward and value so far
     key: Any
     iteration: Any
 
@@ -127,7 +129,8 @@ class Dial:
         states = jax.vmap(game.init)(jax.random.split(game_key, self.config.n_envs))
         prices = self._prices() if prices is None else prices
         actors = self._actors(eta_key, prices)
-        return Learner(parameters, self.optimiser.init(parameters), prices, states, actors, key, jnp.int32(0))
+        optimiser = self.optimiser.init(parameters)
+        return Learner(parameters, optimiser, prices, states, actors, jnp.zeros(2), key, jnp.int32(0))
 
     def iterate(self, learner: Learner) -> tuple[Learner, Episodes]:
         """One rollout of the compiled game, and its fit."""
@@ -164,7 +167,8 @@ class Dial:
             return self.descend(*carry, *batch), None
 
         parameters, optimiser = jax.lax.scan(descend, (learner.parameters, learner.optimiser), parts)[0]
-        after = Learner(parameters, optimiser, learner.prices, states, actors, key, learner.iteration + 1)
+        largest = jnp.maximum(learner.extremes, extremes(steps.reward, steps.choice.value))
+        after = Learner(parameters, optimiser, learner.prices, states, actors, largest, key, learner.iteration + 1)
         return after, episodes
 
     # -- environments on the host ------------------------------------------------------------------------------------
@@ -187,7 +191,8 @@ class Dial:
         lessons = Lessons(jnp.zeros((count, *host.shape), host.dtype), flat, columns, flat, flat, rows)
         stack = empty_stack(host, config.n_envs)
         optimiser = self.optimiser.init(parameters)
-        made = HostLearner(parameters, optimiser, prices, actors, stack, rollout, lessons, key, jnp.int32(0))
+        largest = jnp.zeros(2)
+        made = HostLearner(parameters, optimiser, prices, actors, stack, rollout, lessons, largest, key, jnp.int32(0))
         return jax.tree.map(jnp.copy, made)  # each array in a place of its own, so that it can be given away
 
     def turn(self, learner: HostLearner, seen: Seen, begin: Any, slot: Any) -> tuple[HostLearner, Any]:
@@ -253,7 +258,9 @@ class Dial:
         steps = jax.tree.map(lambda ring: ring[:-1], learner.rollout)
         lessons = self.lessons(steps, learner.rollout.choice.value[-1], order_key)
         rollout = jax.tree.map(lambda ring: ring.at[0].set(ring[-1]), learner.rollout)
-        return learner._replace(rollout=rollout, lessons=lessons, key=key, iteration=learner.iteration + 1)
+        largest = jnp.maximum(learner.extremes, extremes(steps.reward, steps.choice.value))
+        after = learner.iteration + 1
+        return learner._replace(rollout=rollout, lessons=lessons, extremes=largest, key=key, iteration=after)
 
     # -- the parts ---------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from lazymdp.learn.actors import Actors, Episodes, new_actors, settled, told
+from lazymdp.learn.actors import Actors, Episodes, extremes, new_actors, settled, told
 from lazymdp.learn.backup import lazy_backup
 from lazymdp.learn.choices import Choice, choose
 from lazymdp.learn.device_defaults import Default, uniform
@@ -80,6 +80,7 @@ class HostDQNLearner(NamedTuple):
     stack: Any  # [N, ..., S] the last frames, where there are several to an observation, else ()
     lazy: Any  # [N] the last choices
     greedy: Any  # [2] choices of this iteration that were greedy, and those among them to take control
+    extremes: Any  # [2] largest reward and value so far
     key: Any
     iteration: Any
 
@@ -105,6 +106,7 @@ class DQNLearner(NamedTuple):
     eta: Any  # the price now
     game: Any  # states of the environments [N]
     actors: Actors
+    extremes: Any  # [2] largest reward and value so far
     key: Any
     iteration: Any
 
@@ -146,13 +148,13 @@ class DQN:
         seen = jax.eval_shape(jax.vmap(game.observe), states)
         replay = self._empty(seen.shape[1:], seen.dtype)
         price = jnp.asarray(self.first_price() if eta is None else eta, dtype=jnp.float32)
-        return DQNLearner(*networks, replay, price, states, self._actors(price), key, jnp.int32(0))
+        return DQNLearner(*networks, replay, price, states, self._actors(price), jnp.zeros(2), key, jnp.int32(0))
 
     def iterate(self, learner: DQNLearner) -> tuple[DQNLearner, Episodes]:
         """`rollout` steps of all environments, with the updates that fall into them."""
         config, n_envs, game = self.config, self.config.n_envs, compiled(self.game)
 
-        def step(carry: Any, now: Any) -> tuple[Any, tuple[Choice, Episodes]]:
+        def step(carry: Any, now: Any) -> tuple[Any, tuple[Choice, Episodes, Any]]:
             parameters, target, optimiser, replay, states, actors, key = carry
             key, choice_key, step_key, update_key = jax.random.split(key, 4)
             before, after = now * n_envs, (now + 1) * n_envs  # agent steps
@@ -175,17 +177,19 @@ class DQN:
             actors, over = actors._replace(last=choice.executed), ended | cut
             actors, running = settled(actors, choice.lazy, reward, over, actors.eta, game.noop)
             episodes = Episodes(over, actors.eta, *running.T)
-            return (parameters, target, optimiser, replay, states, actors, key), (choice, episodes)
+            return (parameters, target, optimiser, replay, states, actors, key), (choice, episodes, made.reward)
 
-        parameters, target, optimiser, replay, price, states, actors, key, iteration = learner
+        parameters, target, optimiser, replay, price, states, actors, largest, key, iteration = learner
         times = iteration * config.rollout + jnp.arange(config.rollout)
         carry = (parameters, target, optimiser, replay, states, actors, key)
-        carry, (choices, episodes) = jax.lax.scan(step, carry, times)
+        carry, (choices, episodes, rewards) = jax.lax.scan(step, carry, times)
         parameters, target, optimiser, replay, states, actors, key = carry
         counts = jnp.stack([choices.greedy.sum(), (choices.greedy & ~choices.lazy).sum()])
         price = self.steer(price, counts, (iteration + 1) * config.rollout * n_envs)
         actors = actors._replace(eta=jnp.full_like(actors.eta, price))
-        return DQNLearner(parameters, target, optimiser, replay, price, states, actors, key, iteration + 1), episodes
+        largest = jnp.maximum(largest, extremes(rewards, choices.value))
+        networks = (parameters, target, optimiser)
+        return DQNLearner(*networks, replay, price, states, actors, largest, key, iteration + 1), episodes
 
     # -- environments on the host ------------------------------------------------------------------------------------
     #
@@ -200,7 +204,7 @@ class DQN:
         frame = host.shape[:-1] if host.stack > 1 else host.shape
         return HostDQNLearner(
             *networks, self._empty(frame, host.dtype), price, self._actors(price), empty_stack(host, config.n_envs),
-            jnp.zeros(config.n_envs, bool), jnp.zeros(2, jnp.int32), key, jnp.int32(0),
+            jnp.zeros(config.n_envs, bool), jnp.zeros(2, jnp.int32), jnp.zeros(2), key, jnp.int32(0),
         )  # fmt: skip
 
     def turn(self, learner: HostDQNLearner, seen: Seen, begin: Any, slot: Any) -> tuple[HostDQNLearner, Any]:
@@ -239,9 +243,11 @@ class DQN:
         counts = jnp.stack([choice.greedy.sum(), (choice.greedy & ~choice.lazy).sum()])
         state = (learner.actors, learner.stack, learner.lazy)
         actors, stack, lazy = group.put(state, (actors, stack, choice.lazy))
+        largest = jnp.maximum(learner.extremes, extremes(self.learned(seen.reward), choice.value))
         learner = learner._replace(
-            replay=replay, actors=actors, stack=stack, lazy=lazy, greedy=learner.greedy + counts, key=key
-        )
+            replay=replay, actors=actors, stack=stack, lazy=lazy, greedy=learner.greedy + counts, extremes=largest,
+            key=key,
+        )  # fmt: skip
         return learner, told(choice.executed, episodes)
 
     def due(self, iteration: int, slot: int, has_lessons: bool) -> int | None:

@@ -29,10 +29,14 @@ from lazymdp.learn.settings import DQNConfig, TrainConfig
 
 ENOUGH = 20
 """Episodes on which a judgement of how good a run is must rest at least."""
+BEYOND = 10.0
+"""How many times the largest return that rewards seen allow for a value may be: then learning has diverged."""
+LONGEST = 0.9999
+"""Discount for which that return is taken, if the discount is closer to 1."""
 
 
 class Diverged(RuntimeError):
-    """Training went wrong: a number is no longer finite."""
+    """Training went wrong: values are no longer finite, or beyond what any return can be."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +127,8 @@ class Training:
         self._run.advance()
 
     def report(self) -> list[Metrics]:
-        """What ended since the last report; raises `Diverged` where the network no longer gives numbers."""
-        if not finite(self._run.state.parameters):
-            raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
+        """What ended since the last report; raises `Diverged` where the network cannot be right any more."""
+        self._check_values()
         _, eta, score, steps, controls = self._run.episodes()
         one_price = isinstance(self.learner, DQN)
         prices = np.array(self._prices)
@@ -140,6 +143,19 @@ class Training:
             found.append(Metrics(self.step, paid, int(here.sum()), *means, share))
             self._worths.setdefault(float(told), []).extend((score - eta * controls)[here].tolist())
         return found
+
+    def _check_values(self) -> None:
+        state, gamma = self._run.state, min(self.config.settings.gamma, LONGEST)
+        if not finite(state.parameters):
+            raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
+        reward, value = map(float, state.extremes)
+        price = float(state.eta) if isinstance(self.learner, DQN) else float(state.prices[1])
+        largest = max(1.0, reward + price) / (1.0 - gamma)
+        if value > BEYOND * largest:
+            raise Diverged(
+                f"values of up to {value:.3g} after {self.step:,} steps, where no return is beyond {largest:.3g}: "
+                "learning diverges; lower the learning rate."
+            )
 
     def quality(self) -> float | None:
         """Mean return after the price of the episodes reported since the last answer; None where they are too few.
