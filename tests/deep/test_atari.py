@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -58,6 +60,52 @@ def test_emulators_that_hang_or_end_are_replaced_and_the_run_goes_on(host, how):
         seen = host.receive(1)
     assert seen.lost.all() and not seen.reward.any() and not host.receive(0).lost.any()
     assert told(host, 1, 3).shape == (6, 2, 84, 84)
+
+
+PROTOCOL = """
+import os
+import numpy as np
+from lazymdp.learn import atari
+
+env = atari.vector_env("space_invaders", 6, 1)
+first, _ = env.reset(seed=3)
+assert (first == first[0]).all()  # no no-op starts
+env.close()
+
+env = atari.vector_env("breakout", 6, 1)
+env.reset(seed=3)
+generator, differ, lives = np.random.default_rng(0), False, np.full(6, 5)
+for _ in range(400):
+    frames, reward, ended, cut, info = env.step(np.full(6, generator.integers(4)))
+    differ |= bool((frames != frames[0]).any())
+    lost, lives = (info["lives"] < lives) & (info["lives"] > 0), info["lives"]
+    assert not (lost & ended).any()  # lives do not end episodes
+    if differ and (lives < 5).all():
+        break
+assert differ and (lives < 5).any()  # the same actions, stuck at times; no fire at the start, but the player's
+env.close()
+
+env = atari.vector_env("ms_pacman", 2, 1)
+env.reset(seed=0)
+assert max(env.step(generator.integers(9, size=2))[1].max() for _ in range(200)) >= 10.0  # the score itself
+env.close()
+
+atari.MAX_FRAMES = 400
+env = atari.vector_env("ms_pacman", 2, 1)
+env.reset(seed=0)
+told = [env.step(np.zeros(2, dtype=np.int64))[2:4] for _ in range(100)]
+assert not np.any(told[:-1]) and not told[-1][0].any() and told[-1][1].all()  # cut off after so many frames
+print("as Dopamine", flush=True)
+os._exit(0)
+"""
+
+
+def test_the_protocol_is_dopamines():
+    from lazymdp.learn import atari
+
+    assert (atari.MAX_FRAMES, atari.FRAMES_PER_STEP, atari.SIDE) == (100_000, 4, 84)
+    found = subprocess.run([sys.executable, "-c", PROTOCOL], capture_output=True, text=True, timeout=120)
+    assert "as Dopamine" in found.stdout, found.stderr
 
 
 def test_names_are_checked():

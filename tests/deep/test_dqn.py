@@ -14,7 +14,7 @@ import lazymdp as lz  # noqa: E402
 from lazymdp.learn.agents import DQNAgent  # noqa: E402
 from lazymdp.learn.dqn import DQN, Batch, Replay  # noqa: E402
 from lazymdp.learn.games import Game, from_mdp  # noqa: E402
-from lazymdp.learn.networks import q_network, warm_start  # noqa: E402
+from lazymdp.learn.networks import _convolved, q_network, warm_start  # noqa: E402
 from lazymdp.learn.settings import DQNConfig, check_settings  # noqa: E402
 
 from .test_dial import chain  # noqa: E402
@@ -355,3 +355,12 @@ def test_pixels_are_scaled_kernels_are_xavier_and_small_images_get_an_mlp():
 def test_bad_settings_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         check_settings(dataclasses.replace(SMALL, **changed))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize(("side", "size", "stride"), [(84, 8, 4), (21, 4, 2), (20, 4, 2), (11, 3, 1), (10, 3, 2)])
+def test_a_convolution_over_blocks_is_the_plain_one(padding, side, size, stride):
+    x, kernel = (jax.random.normal(jax.random.key(k), s) for k, s in ((0, (2, side, side, 3)), (1, (size, size, 3, 5))))
+    order = ("NHWC", "HWIO", "NHWC")
+    plain = jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding, dimension_numbers=order)
+    np.testing.assert_allclose(_convolved(x, kernel, stride, padding), plain, atol=1e-4)

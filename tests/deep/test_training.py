@@ -432,6 +432,19 @@ def test_a_default_of_pythons_acts_as_the_same_one_compiled():
         np.testing.assert_allclose(array, called.arrays()[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+def test_over_a_default_that_answers_actions_the_papers_form_can_learn():
+    config = TrainConfig("FrozenLake-v1", "2", settings=replace(DQN_SMALL, control_budget=None, structured=False))
+    compiled, called = Training(config), Training(config, default=lambda seen: np.full(len(seen), 2))
+    for run in (compiled, called):
+        for _ in range(5):
+            run.advance()
+    same(compiled.arrays(), called.arrays())
+    with pytest.raises(ValueError, match="it chose action 7, expected 0 to 3"):
+        Training(config, default=lambda seen: np.full(len(seen), 7))
+    with pytest.raises(ValueError, match=r"only the paper's form can learn over it \(structured=False\)"):
+        Training(TrainConfig("FrozenLake-v1", settings=SMALL), default=lambda seen: np.full(len(seen), 2))
+
+
 def test_a_run_can_be_the_default_of_another_and_start_its_network(tmp_path, capsys):
     first = tmp_path / "first"
     assert main(["train", "FrozenLake-v1", "-o", str(first), "--steps", "4000", *DQN_OPTIONS, "--structured"]) == 0

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from lazymdp.default_forms import check_rows
+from lazymdp.default_forms import check_actions, check_rows
 from lazymdp.defaults import BadDefault, DefaultPolicy
 
 Default = Callable[[Any, Any], Any]
@@ -56,22 +56,34 @@ def softmax(values: Callable[[Any], Any], temperature: float) -> Default:
     return lambda observations, last: jax.nn.softmax(values(observations) / temperature, axis=-1)
 
 
-def called_back(policy: DefaultPolicy, actions: spaces.Discrete, space: spaces.Space[Any]) -> Default:
-    """Any `DefaultPolicy` that knows its probabilities, asked on the host; once now, to see what is wrong with it.
+def called_back(
+    policy: DefaultPolicy, actions: spaces.Discrete, space: spaces.Space[Any], structured: bool = True
+) -> Default:
+    """Any `DefaultPolicy`, asked on the host; once now, to see what is wrong with it.
 
     Args:
         policy: The default.
         actions: Of the environment.
         space: Of the observations as the policy is shown them: states by their number where it is `Discrete`.
+        structured: Whether its mean value is derived, for which it has to know its probabilities. Else one that only
+            answers actions will do; what it answers is then taken for certain.
     """
+    generator = np.random.default_rng(0)
 
     def ask(observations: Any, last: Any) -> Any:
         seen = np.asarray(observations)
         if isinstance(space, spaces.Discrete):  # a model may have one state more, in which nobody acts
             seen = np.minimum(seen.argmax(-1), int(space.n) - 1) + int(space.start)
-        found = policy.probabilities(seen, np.asarray(last, dtype=np.int64) + int(actions.start))
+        executed = np.asarray(last, dtype=np.int64) + int(actions.start)
+        found = policy.probabilities(seen, executed)
+        if found is None and structured:
+            raise ValueError(
+                "the default policy answers actions: to learn, it has to tell their probabilities; without, only the "
+                "paper's form can learn over it (structured=False)."
+            )
         if found is None:
-            raise ValueError("the default policy answers actions: to learn, it has to tell their probabilities.")
+            answered = check_actions(policy.sample(seen, generator, executed), len(seen), actions)
+            found = np.eye(int(actions.n))[answered - int(actions.start)]
         rows = np.asarray(found, dtype=np.float64)
         if rows.shape != (len(seen), actions.n):
             raise ValueError(f"the default policy answers shape {rows.shape}, expected {(len(seen), int(actions.n))}.")

@@ -54,15 +54,16 @@ def make_game(env: str, n_envs: int, n_groups: int = 1) -> Game | Host:
         made.close()
 
 
-def make_default(form: Any, game: Game | Host) -> Default:
+def make_default(form: Any, game: Game | Host, structured: bool = True) -> Default:
     """A default policy as the learners ask it.
 
     Args:
         form: `uniform`, `noop`, `repeat`, the number of an action; the folder of a run of ours, whose network acts
             greedily (`RUN`), with random actions among its own (`RUN:epsilon=0.1`) or by a softmax of its values
             (`RUN:softmax=0.5`, the temperature); or any form that `lazymdp.defaults` knows. A callable or an object is
-            asked on the host, and has to tell probabilities.
+            asked on the host, and has to tell probabilities if the learner is structured.
         game: What it acts in.
+        structured: Whether the learner derives the lazy value.
     """
     n_actions = game.n_actions
     if isinstance(form, Agent):
@@ -96,7 +97,7 @@ def make_default(form: Any, game: Game | Host) -> Default:
     if isinstance(policy, Table):
         added = np.full((game.shape[0] - len(policy.table), n_actions), 1.0 / n_actions)  # states in which nobody acts
         return device_defaults.table(np.concatenate([policy.table, added]))
-    return device_defaults.called_back(policy, actions, seen)
+    return device_defaults.called_back(policy, actions, seen, structured)
 
 
 def make_learner(config: TrainConfig, default: Any, n_envs: int | None = None) -> Dial | DQN:
@@ -107,7 +108,7 @@ def make_learner(config: TrainConfig, default: Any, n_envs: int | None = None) -
     # The dial waits for emulators, so these must never wait for it. DQN waits for its updates: one group is less work.
     n_groups = 1 if isinstance(config.settings, DQNConfig) else 2
     game = make_game(config.env, n_envs or config.settings.n_envs, n_groups)
-    asked = make_default(config.default if default is None else default, game)
+    asked = make_default(config.default if default is None else default, game, config.settings.structured)
     if isinstance(config.settings, DQNConfig):
         return DQN(game, config.settings, asked)
     return Dial(game, config.settings, asked)
