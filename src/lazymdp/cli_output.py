@@ -37,7 +37,7 @@ def training_bar(total: int, first: int) -> Iterator[Callable[[Any, list[Any]], 
         def tell(run: Any, metrics: list[Any]) -> None:
             words = f"{(run.step - first) / (time.monotonic() - started):,.0f}/s"
             if metrics:
-                words += f" score {metrics[0].score:.3g} control {metrics[0].control:.0%}"
+                words += f", eta {metrics[0].eta:.3g}: score {metrics[0].score:.3g} control {metrics[0].control:.0%}"
             bars.update(task, completed=run.step, description=words)
 
         yield tell

@@ -336,7 +336,11 @@ def _show_frontier(
         OUT.print(f"{played.unfinished} episodes were still going on and count as they were.", highlight=False)
     steered = getattr(agent.learner.config, "control_budget", None)
     if steered is not None and abs(played.control_frequency[0] - steered) > _NEAR:
-        OUT.print(f"The budget was {steered:.1%}: the price is not there yet; train longer.", highlight=False)
+        OUT.print(
+            f"The budget was {steered:.1%}: the price is not there yet (train longer), or control jumps there and no "
+            "price meets it.",
+            highlight=False,
+        )
     if budget is not None and control_budget is not None and budget.control_frequency > control_budget:
         OUT.print(
             f"No price trained for keeps control within {control_budget:.1%} of steps: train with a larger --eta-high.",

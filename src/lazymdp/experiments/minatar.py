@@ -64,6 +64,8 @@ class Config:
     """Episodes of evaluation per run and price."""
     max_steps: int = 20_000
     """Steps after which an episode of evaluation counts as it is."""
+    epsilon: float = 0.0
+    """Share of random choices in evaluation."""
     n_envs: int = 128
     """Environments of a specialist; a dial has as many times more as there are prices."""
     epochs: int = 1
@@ -110,7 +112,9 @@ def part(config: Config, game: str, method: str, tell: Callable[[str], None] | N
     etas = (
         np.tile(config.etas, (config.seeds, 1)) if method == "dial" else np.repeat(config.etas, config.seeds)[:, None]
     )
-    played = population.evaluate(learners, etas, episodes=config.episodes, max_steps=config.max_steps)
+    played = population.evaluate(
+        learners, etas, episodes=config.episodes, epsilon=config.epsilon, max_steps=config.max_steps
+    )
     return table(
         game=game,
         method=method,

@@ -14,7 +14,8 @@ from typing import Any
 def lazy_value(best: Any, default_mean: Any, eta: Any) -> Any:
     """What a state is worth: the better of taking control and being lazy, `max(best, default_mean + eta)`.
 
-    Written so that plain numbers in compiled code, NumPy arrays and JAX arrays can all go through it.
+    Written so that numbers, NumPy arrays and JAX arrays can all go through it. The tabular learner's compiled loop
+    keeps this value for each state as it goes and does not call it; a test holds it to `lazy_backup` step by step.
 
     Args:
         best: `max_a Q(s, a)`.

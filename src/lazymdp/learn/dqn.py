@@ -32,6 +32,16 @@ Deviations from Dopamine's DQN (jax, defaults), apart from the price:
 6. The replay holds a whole number of steps of every environment: 999,936 of 1,000,000 for 128.
 7. Evaluation is greedy unless told otherwise (`lazymdp evaluate --epsilon 0.001` is Dopamine's), and episodes are lost
    where emulators are replaced or a run on Atari is picked up again.
+
+Deviations from the paper:
+
+1. The paper says "Dopamine's defaults" and not of which version: these are those of its JAX agent, Adam with squared
+   error; the older one has RMSProp with Huber's.
+2. Of a warm restart the paper tells that it starts from pretrained weights. Here the target network starts from them,
+   too; replay, optimiser and exploration begin anew, the latter with random choices only.
+3. A lazy output that the pretrained network lacks starts as the mean of the others plus the price: what being lazy is
+   worth over a uniform default, whatever the default is.
+4. `structured`, `control_budget` and `n_envs` above 1 are not the paper's.
 """
 
 from __future__ import annotations

@@ -44,19 +44,27 @@ class Population:
         return self.init(keys, jnp.array([price for price in prices for _ in seeds]))
 
     def evaluate(
-        self, learners: Learner, etas: ArrayLike, *, episodes: int = 100, seed: int = 0, max_steps: int = 5_000
+        self,
+        learners: Learner,
+        etas: ArrayLike,
+        *,
+        episodes: int = 100,
+        seed: int = 0,
+        epsilon: float = 0.0,
+        max_steps: int = 5_000,
     ) -> Played:
-        """Plays whole episodes with the greedy policy of every run, all with the same chance.
+        """Plays whole episodes with every run, all with the same chance.
 
         Args:
             learners: R runs.
             etas: `[R, E]` prices at which to play each.
             episodes: Per run and price.
             seed: Of the evaluation.
+            epsilon: Share of random choices.
             max_steps: Steps after which an episode counts as it is.
         """
         prices = np.asarray(etas, dtype=float)
-        return played_compiled(self.dial, self._play, learners.parameters, prices, episodes, seed, 0.0, max_steps)
+        return played_compiled(self.dial, self._play, learners.parameters, prices, episodes, seed, epsilon, max_steps)
 
     def _advance(self, learners: Learner) -> tuple[Learner, Summary]:
         def once(learner: Learner, _: Any) -> tuple[Learner, Summary]:
