@@ -229,8 +229,8 @@ def gpu_section() -> list[str]:
     cells = [[n, _short(goal), _short(found), "yes" if found >= goal else "no"] for n, found, goal in rows]
     said = "Written by `python benchmarks/deep.py --gpu ...`: " + "; ".join(where) + "."
     said += (
-        " The population makes one pass over each rollout, as the dial's defaults do; the prototype from which its goal "
-        "comes (13.7 M steps/s) made two, see the dial's deviations from PQN."
+        " The population makes one pass over each rollout, as the dial's defaults do; the prototype from which its "
+        "goal comes (13.7 M steps/s) made two, see the dial's deviations from PQN."
     )
     return ["## On a GPU", said, report.markdown(("goal", "wanted", "found", "met"), cells, words=1)]
 

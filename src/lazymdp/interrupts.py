@@ -19,10 +19,10 @@ class Stop:
         return self.asked
 
     def ask(self, *_: Any) -> None:
-        """What a signal does."""
-        if self.asked or not self.gently:
+        """What a signal does; noted first, since Python drops an exception that falls into a destructor."""
+        at_once, self.asked = self.asked or not self.gently, True
+        if at_once:
             raise KeyboardInterrupt
-        self.asked = True
 
 
 @contextmanager
