@@ -26,6 +26,7 @@ from lazymdp.learn.saved import (
     Checkpoint,
     Memory,
     memory_files,
+    own_default,
     read_checkpoint,
     read_config,
     read_memory,
@@ -35,6 +36,7 @@ from lazymdp.learn.settings import TrainConfig
 from lazymdp.runs import versions
 
 METRICS = "metrics.csv"
+LOCK = ".lock"
 COLUMNS = ("step", "eta", "episodes", "score", "length", "control")
 
 
@@ -46,24 +48,23 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path, self._held = Path(path), False
 
     def create(self, config: TrainConfig) -> None:
         """Begins a run; refuses a folder that holds one, unless it never came to a checkpoint."""
-        if self.path.exists() and not self.path.is_dir():
-            raise FileExistsError(f"{self.path} is a file: give a folder for the run.")
-        if (self.path / "last.safetensors").exists():
-            raise FileExistsError(
-                f"{self.path} holds a run already: go on with `lazymdp resume {self.path}`, or give another folder."
-            )
-        if (self.path / CONFIG).exists():
-            with self.claimed():
-                (self.path / CONFIG).unlink()
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
-        about = {"learner": _learner(config), **asdict(config), "default": self._kept(config.default)}
-        about["versions"] = versions()
-        write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
+        with self.claimed():
+            if (self.path / "last.safetensors").exists():
+                raise FileExistsError(
+                    f"{self.path} holds a run already: go on with `lazymdp resume {self.path}`, or give another folder."
+                )
+            default, copies = self._kept(config.default)
+            about = {"learner": _learner(config), **asdict(config), "default": default, "versions": versions()}
+            for file, source in copies.items():
+                (self.path / DEFAULT).mkdir(exist_ok=True)
+                with replacing(self.path / DEFAULT / file) as temporary:
+                    shutil.copyfile(source, temporary)
+            write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
+            write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
 
     @property
     def begun(self) -> bool:
@@ -73,10 +74,11 @@ class RunFolder:
     def same(self, config: TrainConfig) -> TrainConfig:
         """The config of the run here; refuses another than that asked for."""
         here = self.config()
-        copied = here.default.startswith(str(self.path / DEFAULT))  # where the original was does not matter
         found, wanted = _named(here), _named(config)
+        if wanted["default"] != found["default"]:  # where the original of a copy was does not matter
+            wanted["default"] = own_default(self.path, self._kept(config.default)[0])
         for name in wanted:
-            if found.get(name) != wanted[name] and not (name == "default" and copied):
+            if found.get(name) != wanted[name]:
                 raise ValueError(
                     f"{self.path} holds another run: its {name} is {found.get(name)}, not {wanted[name]}. Give another "
                     "folder."
@@ -98,27 +100,31 @@ class RunFolder:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Nobody else may train here meanwhile; the claim ends with the process, however it ends."""
-        with open(self.path / CONFIG, "rb") as file:  # the one file that is never replaced
+        if self.path.exists() and not self.path.is_dir():
+            raise FileExistsError(f"{self.path} is a file: give a folder for the run.")
+        if self._held:
+            yield
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / LOCK, "w", encoding="utf-8") as file:  # never replaced
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise ValueError(f"{self.path} is being trained by another process: stop that one first.") from error
-            yield
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
 
-    def _kept(self, default: str) -> str:
-        """The default's name; of a run of ours, and of a file, a copy is kept here."""
+    def _kept(self, default: str) -> tuple[str, dict[str, Path]]:
+        """The default's name, and, of a run of ours and of a file, what is copied of it to here."""
         name, colon, manner = default.partition(":")
         if (Path(name) / CONFIG).is_file():
-            copies, kept = {file: Path(name) / file for file in (CONFIG, "last.safetensors")}, f"{colon}{manner}"
-        elif Path(default).is_file():
-            copies, kept = {Path(default).name: Path(default)}, f"/{Path(default).name}"
-        else:
-            return default
-        (self.path / DEFAULT).mkdir(exist_ok=True)
-        for file, source in copies.items():
-            with replacing(self.path / DEFAULT / file) as temporary:
-                shutil.copyfile(source, temporary)
-        return f"{OWN_DEFAULT}{kept}"
+            return f"{OWN_DEFAULT}{colon}{manner}", {file: Path(name) / file for file in (CONFIG, "last.safetensors")}
+        if Path(default).is_file():
+            return f"{OWN_DEFAULT}/{Path(default).name}", {Path(default).name: Path(default)}
+        return default, {}
 
     def config(self) -> TrainConfig:
         """What is trained; settings of other versions are named."""

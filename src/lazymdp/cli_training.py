@@ -68,8 +68,8 @@ def train_dial(
         priced = replace(settings, eta_low=eta, eta_high=eta, free_share=0.0)
         settings = replace(settings, free_share=1.0) if eta == 0.0 else priced
     _check_budget(control_budget, settings)
-    folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
-    return _go_on(folder, 0, episodes, checkpoint_seconds, tensorboard, json, control_budget)
+    made = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
+    return _go_on(*made, 0, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
 def train_dqn(
@@ -101,8 +101,8 @@ def train_dqn(
         json: Print JSON.
         settings: Of the learner.
     """
-    folder = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
-    return _go_on(folder, 0, episodes, checkpoint_seconds, tensorboard, json, None)
+    made = _created(env, learner, out, default, seed, settings, episodes, checkpoint_seconds, tensorboard)
+    return _go_on(*made, 0, episodes, checkpoint_seconds, tensorboard, json, None)
 
 
 def train_command(arguments: Sequence[str]) -> Callable[..., int]:
@@ -144,7 +144,7 @@ def resume(
         _say(f"Complete already: {run}, {step:,} steps.")
         return _play_at_the_end(folder, _deep("making").load(run), episodes, json, control_budget)
     _say(f"From step {step:,} of {_total(config.settings):,}.")
-    return _go_on(folder, step, episodes, checkpoint_seconds, tensorboard, json, control_budget)
+    return _go_on(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_budget)
 
 
 def evaluate(
@@ -199,24 +199,23 @@ def evaluate(
 def _created(
     env: str, learner: str, out: Path | None, default: str, seed: int, settings: DialConfig | DQNConfig,
     episodes: int, seconds: float, tensorboard: bool,
-) -> RunFolder:  # fmt: skip
-    """The folder of a new run; nothing is made if it could not be run."""
+) -> tuple[RunFolder, TrainConfig]:  # fmt: skip
+    """The folder of a new run, and what is trained; nothing is made if it could not be run."""
     check_settings(settings)
     _check_amounts(episodes, seconds)
     if tensorboard:
         _summary_writer()
-    if isinstance(settings, DQNConfig) and settings.warm_start:
-        settings = replace(settings, warm_start=str(Path(settings.warm_start).resolve()))
     config = TrainConfig(env, default, seed, settings)
     _deep("making").check(config)
     family = "" if learner == "dial" else f"{learner}-"
     folder = RunFolder(out or Path("runs") / f"{family}{env.replace('/', '-')}-{seed}")
     folder.create(config)
-    return folder
+    return folder, config
 
 
 def _go_on(
     folder: RunFolder,
+    config: TrainConfig,
     first: int,
     episodes: int,
     seconds: float,
@@ -224,15 +223,17 @@ def _go_on(
     json: bool,
     control_budget: float | None,
 ) -> int:
-    config, training, started = folder.config(), _deep("training"), time.monotonic()
-    events = _summary_writer()(str(folder.path / "events"), purge_step=first or None) if tensorboard else None
+    training, started = _deep("training"), time.monotonic()
+    events: Any = None
 
     with stopped_gently() as stop, training_bar(_total(config.settings), first) as tell:
 
         def on_report(run: Any, metrics: list[Any]) -> None:
+            nonlocal events
             stop.gently = True  # there is something to keep
             tell(run, metrics)
-            if events is not None:
+            if tensorboard:
+                events = events or _summary_writer()(str(folder.path / "events"), purge_step=first + 1)
                 one_price = isinstance(config.settings, DQNConfig)
                 for row in metrics:
                     for name in ("score", "length", "control", *(["eta"] if one_price else [])):

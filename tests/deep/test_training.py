@@ -100,7 +100,35 @@ def test_values_beyond_every_return_stop_the_run_and_the_last_checkpoint_is_from
     with pytest.raises(Diverged, match=r"values of up to .* where no return is beyond 1\d\d: learning diverges"):
         train(TrainConfig(env, settings=settings), folder=folder, seconds=0.01, checkpoint_seconds=0.01)
     kept = folder.load()
-    assert kept is None or kept.arrays[".extremes"][1] < 2000.0
+    assert kept is None or kept.arrays[".extremes.value"] < 2000.0
+
+
+class Large(gym.Env):
+    """Large numbers to see, small rewards."""
+
+    observation_space, action_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.full(3, 1e5, np.float32), {}
+
+    def step(self, action):
+        return np.full(3, 1e5, np.float32), 1.0, bool(self.np_random.random() < 0.1), False, {}
+
+
+def test_values_that_are_large_from_the_start_are_no_divergence():
+    gym.register("lazymdp-tests/Large-v0", Large)
+    settings = DQNConfig(steps=4096, n_envs=4, rollout=32, min_replay=2048, hidden=(16,), capacity=8192)
+    run = Training(TrainConfig("lazymdp-tests/Large-v0", settings=settings))
+    for _ in range(4):
+        run.advance()
+        run.report()
+    assert float(run._run.state.extremes.value) > 10.0 * 1.0 / (1.0 - 0.99)
+    run.close()
+    falling = dict(eta=200.0, gamma=0.9, control_budget=1.0, budget_step=5.0, structured=True)
+    settings = replace(DQN_SMALL, **falling, steps=3000)
+    agent = train(TrainConfig("FrozenLake-v1", settings=settings), seconds=0.01)
+    assert agent.eta < 20.0
 
 
 def test_iterations_are_not_put_off():
@@ -127,6 +155,7 @@ def test_train_evaluate_and_what_the_folder_holds(tmp_path, capsys):
     assert found["etas"][0] == 0.0 and len(found["score"]) == len(found["etas"])
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.csv", "last.safetensors", "last.json", "best.safetensors", "best.json", "events",
+        ".lock",
     }  # fmt: skip
     lines = (folder / "metrics.csv").read_text().splitlines()
     assert lines[0] == "step,eta,episodes,score,length,control" and len(lines) > 3
@@ -274,6 +303,8 @@ def test_a_default_given_in_python_is_asked_for_again_and_nothing_is_written_of_
     with pytest.raises(TypeError, match=r"folder is 'x', expected lz\.RunFolder\('x'\)"):
         train(config, folder="x")
     assert not (tmp_path / "run").exists()
+    with pytest.raises(TypeError, match=r"default is of type ndarray.*lz\.learn\.train\(default=\) takes other forms"):
+        TrainConfig("FrozenLake-v1", np.ones((16, 4)))
     left = np.eye(4)[np.zeros(16, int)]
     agent = train(config, default=left, folder=RunFolder(tmp_path / "run"))
     with pytest.raises(ValueError, match="was given in Python: give it again, as default="):
@@ -282,6 +313,34 @@ def test_a_default_given_in_python_is_asked_for_again_and_nothing_is_written_of_
     np.testing.assert_array_equal(loaded.lazy_gap(np.arange(16)), agent.lazy_gap(np.arange(16)))
     with RunFolder(tmp_path / "run").claimed(), pytest.raises(ValueError, match="is being trained by another process"):
         train(config, default=left, folder=RunFolder(tmp_path / "run"))
+
+
+def test_what_is_the_same_run_and_what_is_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    RunFolder("first").create(TrainConfig("FrozenLake-v1", settings=DQN_SMALL))
+    (tmp_path / "first" / "last.safetensors").write_bytes(b"x")
+    settings = replace(DQN_SMALL, hidden=[16], warm_start=Path("first"))
+    config, folder = TrainConfig("FrozenLake-v1", Path("first"), np.int64(3), settings), RunFolder("run")
+    folder.create(config)
+    assert folder.same(config) == folder.config() == folder.same(folder.config())
+    assert folder.config().default == "run/default" and folder.config().settings.warm_start == str(tmp_path / "first")
+    for other in ("first:epsilon=0.1", "uniform", "given in Python"):
+        with pytest.raises(ValueError, match="holds another run: its default is run/default, not"):
+            folder.same(replace(config, default=other))
+
+
+def test_of_two_that_begin_in_a_folder_at_once_one_is_refused(tmp_path, monkeypatch):
+    config, folder = TrainConfig("FrozenLake-v1", settings=replace(SMALL, steps=256)), RunFolder(tmp_path / "run")
+    begin = Training.__init__
+
+    def meanwhile(self, *arguments):  # another begins while this one is made
+        begin(self, *arguments)
+        RunFolder(tmp_path / "run").create(replace(config, seed=1))
+
+    monkeypatch.setattr(Training, "__init__", meanwhile)
+    with pytest.raises(ValueError, match="another process has just begun a run in the same folder"):
+        train(config, folder=folder)
+    assert folder.config().seed == 1
 
 
 def test_the_best_checkpoint_is_kept(tmp_path):

@@ -38,9 +38,36 @@ def settled(actors: Actors, lazy: Any, reward: Any, over: Any, new_eta: Any, noo
     return Actors(eta, running * ~over[:, None], last), running
 
 
-def extremes(reward: Any, value: Any) -> Any:
-    """`[2]` the largest reward and the largest value of a state, in size: from these a divergence is told."""
-    return jnp.stack([jnp.abs(reward).max(), jnp.abs(value).max()])
+class Extremes(NamedTuple):
+    """What a divergence is told from, all in size."""
+
+    reward: Any  # the largest so far, with the price of its time
+    first: Any  # the largest value of a state in the first iteration: a network may begin with large ones
+    value: Any  # in the last iteration
+
+
+def no_extremes() -> Extremes:
+    """Before the first step."""
+    return Extremes(*jnp.zeros(3))
+
+
+def widened(before: Extremes, reward: Any, price: Any, value: Any, first: Any, anew: Any = True) -> Extremes:
+    """With what was met in some steps.
+
+    Args:
+        before: What was met before.
+        reward: Of the steps.
+        price: The largest.
+        value: Of the states.
+        first: Whether this is the first iteration.
+        anew: Whether these steps begin an iteration.
+    """
+    largest = jnp.abs(value).max()
+    return Extremes(
+        jnp.maximum(before.reward, jnp.abs(reward).max() + price),
+        jnp.where(first, jnp.maximum(before.first, largest), before.first),
+        jnp.where(anew, largest, jnp.maximum(before.value, largest)),
+    )
 
 
 def told(executed: Any, episodes: Episodes) -> Any:

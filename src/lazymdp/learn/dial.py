@@ -43,7 +43,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from lazymdp.learn.actors import Actors, Episodes, extremes, new_actors, settled, told
+from lazymdp.learn.actors import Actors, Episodes, Extremes, new_actors, no_extremes, settled, told, widened
 from lazymdp.learn.choices import Choice, choose
 from lazymdp.learn.device_defaults import Default, uniform
 from lazymdp.learn.games import Game, compiled, restarted
@@ -61,7 +61,7 @@ class Learner(NamedTuple):
     prices: Any  # [3] smallest and largest price that is drawn, share of episodes at price 0
     game: Any  # states of the environments [N]
     actors: Actors
-    extremes: Any  # [2] largest reward and value so far
+    extremes: Extremes
     key: Any
     iteration: Any
 
@@ -98,7 +98,7 @@ class HostLearner(NamedTuple):
     stack: Any  # [N, ..., S] the last frames, where there are several to an observation, else ()
     rollout: Step  # [T + 1, N] under way; what came of the last choices is not known yet
     lessons: Lessons  # the rollout before
-    extremes: Any  # [2] largest reward and value so far
+    extremes: Extremes
     key: Any
     iteration: Any
 
@@ -138,7 +138,7 @@ class Dial:
         prices = self._prices() if prices is None else prices
         actors = self._actors(eta_key, prices)
         optimiser = self.optimiser.init(parameters)
-        return Learner(parameters, optimiser, prices, states, actors, jnp.zeros(2), key, jnp.int32(0))
+        return Learner(parameters, optimiser, prices, states, actors, no_extremes(), key, jnp.int32(0))
 
     def iterate(self, learner: Learner) -> tuple[Learner, Episodes]:
         """One rollout of the compiled game, and its fit."""
@@ -175,7 +175,7 @@ class Dial:
             return self.descend(*carry, *batch), None
 
         parameters, optimiser = jax.lax.scan(descend, (learner.parameters, learner.optimiser), parts)[0]
-        largest = jnp.maximum(learner.extremes, extremes(steps.reward, steps.choice.value))
+        largest = self.widened(learner, steps)
         after = Learner(parameters, optimiser, learner.prices, states, actors, largest, key, learner.iteration + 1)
         return after, episodes
 
@@ -199,7 +199,7 @@ class Dial:
         lessons = Lessons(jnp.zeros((count, *host.shape), host.dtype), flat, columns, flat, flat, rows)
         stack = empty_stack(host, config.n_envs)
         optimiser = self.optimiser.init(parameters)
-        largest = jnp.zeros(2)
+        largest = no_extremes()
         made = HostLearner(parameters, optimiser, prices, actors, stack, rollout, lessons, largest, key, jnp.int32(0))
         return jax.tree.map(jnp.copy, made)  # each array in a place of its own, so that it can be given away
 
@@ -266,8 +266,7 @@ class Dial:
         steps = jax.tree.map(lambda ring: ring[:-1], learner.rollout)
         lessons = self.lessons(steps, learner.rollout.choice.value[-1], order_key)
         rollout = jax.tree.map(lambda ring: ring.at[0].set(ring[-1]), learner.rollout)
-        largest = jnp.maximum(learner.extremes, extremes(steps.reward, steps.choice.value))
-        after = learner.iteration + 1
+        largest, after = self.widened(learner, steps), learner.iteration + 1
         return learner._replace(rollout=rollout, lessons=lessons, extremes=largest, key=key, iteration=after)
 
     # -- the parts ---------------------------------------------------------------------------------------------------
@@ -292,6 +291,11 @@ class Dial:
     def learned(self, reward: Any) -> Any:
         """Rewards as they are learned from."""
         return jnp.clip(reward, -1.0, 1.0) if self.config.clip_rewards else reward
+
+    def widened(self, learner: Learner | HostLearner, steps: Step) -> Extremes:
+        """The extremes, with those of a rollout."""
+        first = learner.iteration == 0
+        return widened(learner.extremes, steps.reward, learner.prices[1], steps.choice.value, first)
 
     def targets(self, steps: Step, last_value: Any) -> Any:
         """`[T, N]` the targets `y`, from the last step to the first."""

@@ -52,7 +52,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from lazymdp.learn.actors import Actors, Episodes, extremes, new_actors, settled, told
+from lazymdp.learn.actors import Actors, Episodes, Extremes, new_actors, no_extremes, settled, told, widened
 from lazymdp.learn.backup import lazy_backup
 from lazymdp.learn.choices import Choice, choose
 from lazymdp.learn.device_defaults import Default, uniform
@@ -90,7 +90,7 @@ class HostDQNLearner(NamedTuple):
     stack: Any  # [N, ..., S] the last frames, where there are several to an observation, else ()
     lazy: Any  # [N] the last choices
     greedy: Any  # [2] choices of this iteration that were greedy, and those among them to take control
-    extremes: Any  # [2] largest reward and value so far
+    extremes: Extremes
     key: Any
     iteration: Any
 
@@ -116,7 +116,7 @@ class DQNLearner(NamedTuple):
     eta: Any  # the price now
     game: Any  # states of the environments [N]
     actors: Actors
-    extremes: Any  # [2] largest reward and value so far
+    extremes: Extremes
     key: Any
     iteration: Any
 
@@ -158,7 +158,7 @@ class DQN:
         seen = jax.eval_shape(jax.vmap(game.observe), states)
         replay = self._empty(seen.shape[1:], seen.dtype)
         price = jnp.asarray(self.first_price() if eta is None else eta, dtype=jnp.float32)
-        return DQNLearner(*networks, replay, price, states, self._actors(price), jnp.zeros(2), key, jnp.int32(0))
+        return DQNLearner(*networks, replay, price, states, self._actors(price), no_extremes(), key, jnp.int32(0))
 
     def iterate(self, learner: DQNLearner) -> tuple[DQNLearner, Episodes]:
         """`rollout` steps of all environments, with the updates that fall into them."""
@@ -197,7 +197,7 @@ class DQN:
         counts = jnp.stack([choices.greedy.sum(), (choices.greedy & ~choices.lazy).sum()])
         price = self.steer(price, counts, (iteration + 1) * config.rollout * n_envs)
         actors = actors._replace(eta=jnp.full_like(actors.eta, price))
-        largest = jnp.maximum(largest, extremes(rewards, choices.value))
+        largest = widened(largest, rewards, learner.eta, choices.value, iteration == 0)
         networks = (parameters, target, optimiser)
         return DQNLearner(*networks, replay, price, states, actors, largest, key, iteration + 1), episodes
 
@@ -214,7 +214,7 @@ class DQN:
         frame = host.shape[:-1] if host.stack > 1 else host.shape
         return HostDQNLearner(
             *networks, self._empty(frame, host.dtype), price, self._actors(price), empty_stack(host, config.n_envs),
-            jnp.zeros(config.n_envs, bool), jnp.zeros(2, jnp.int32), jnp.zeros(2), key, jnp.int32(0),
+            jnp.zeros(config.n_envs, bool), jnp.zeros(2, jnp.int32), no_extremes(), key, jnp.int32(0),
         )  # fmt: skip
 
     def turn(self, learner: HostDQNLearner, seen: Seen, begin: Any, slot: Any) -> tuple[HostDQNLearner, Any]:
@@ -253,7 +253,8 @@ class DQN:
         counts = jnp.stack([choice.greedy.sum(), (choice.greedy & ~choice.lazy).sum()])
         state = (learner.actors, learner.stack, learner.lazy)
         actors, stack, lazy = group.put(state, (actors, stack, choice.lazy))
-        largest = jnp.maximum(learner.extremes, extremes(self.learned(seen.reward), choice.value))
+        first, anew = learner.iteration == 0, (slot == 1) & (begin == 0)
+        largest = widened(learner.extremes, self.learned(seen.reward), learner.eta, choice.value, first, anew)
         learner = learner._replace(
             replay=replay, actors=actors, stack=stack, lazy=lazy, greedy=learner.greedy + counts, extremes=largest,
             key=key,

@@ -64,14 +64,17 @@ def read_config(folder: Path) -> TrainConfig:
         odd = ", ".join(sorted(set(settings) ^ known))
         raise ValueError(f"{path} is of another version of lazymdp: {odd}.")
     settings["hidden"] = tuple(settings["hidden"])
-    if default.startswith(OWN_DEFAULT):
-        default = f"{folder / DEFAULT}{default.removeprefix(OWN_DEFAULT)}"
-    config = TrainConfig(env, default, seed, kind(**settings))
+    config = TrainConfig(env, own_default(folder, default), seed, kind(**settings))
     try:
         check_settings(config.settings)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}).") from error
     return config
+
+
+def own_default(folder: Path, default: str) -> str:
+    """Where a default is that the config of a run names: if it is the run's own copy, in its folder."""
+    return default.replace(OWN_DEFAULT, str(folder / DEFAULT), 1) if default.startswith(OWN_DEFAULT) else default
 
 
 def read_checkpoint(folder: Path, which: str = "last") -> Checkpoint | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,6 +60,9 @@ class DialConfig:
             clip_rewards=True,
         )  # fmt: skip
         return cls(**(settings | changed))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
 
     @property
     def prices(self) -> tuple[float, ...]:
@@ -123,6 +128,11 @@ class DQNConfig:
     budget_step: float = 0.05
     """How fast, as what the price's logarithm gains in `target_period` steps, per unit of control above the budget."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if self.warm_start is not None:
+            object.__setattr__(self, "warm_start", os.path.abspath(self.warm_start))
+
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
         """Dopamine's settings for MinAtar, with 16 environments; others as arguments."""
@@ -155,6 +165,13 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.env, str):
             raise TypeError(f"env is {self.env!r}, expected the id of an environment.")
+        if not isinstance(self.default, str | os.PathLike):
+            raise TypeError(
+                f"default is of type {type(self.default).__name__}, expected a name or a folder; "
+                "lz.learn.train(default=) takes other forms."
+            )
+        object.__setattr__(self, "default", os.fspath(self.default))
+        object.__setattr__(self, "seed", operator.index(self.seed))
         if self.settings is None:
             object.__setattr__(self, "settings", for_env(self.env))
         if not isinstance(self.settings, DialConfig | DQNConfig):

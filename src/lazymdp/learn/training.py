@@ -30,7 +30,7 @@ from lazymdp.learn.settings import DQNConfig, TrainConfig
 ENOUGH = 20
 """Episodes on which a judgement of how good a run is must rest at least."""
 BEYOND = 10.0
-"""How many times the largest return that rewards seen allow for a value may be: then learning has diverged."""
+"""How many times larger than any return that the rewards seen allow for, and than at first, a value may be."""
 LONGEST = 0.9999
 """Discount for which that return is taken, if the discount is closer to 1."""
 
@@ -148,10 +148,9 @@ class Training:
         state, gamma = self._run.state, min(self.config.settings.gamma, LONGEST)
         if not finite(state.parameters):
             raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
-        reward, value = map(float, state.extremes)
-        price = float(state.eta) if isinstance(self.learner, DQN) else float(state.prices[1])
-        largest = max(1.0, reward + price) / (1.0 - gamma)
-        if value > BEYOND * largest:
+        reward, first, value = map(float, state.extremes)
+        largest = max(1.0, reward) / (1.0 - gamma)
+        if value > BEYOND * max(largest, first):
             raise Diverged(
                 f"values of up to {value:.3g} after {self.step:,} steps, where no return is beyond {largest:.3g}: "
                 "learning diverges; lower the learning rate."
@@ -251,15 +250,20 @@ def train(
     checkpoint: Checkpoint | None = None
     memory: list[Memory] = []
     with ExitStack() as ending:
-        if folder is not None and folder.begun:
-            config = folder.same(config)
+        begun = folder is not None and folder.begun
+        if folder is not None and begun:
             ending.enter_context(folder.claimed())
+            config = folder.same(config)
             checkpoint, memory = folder.picked_up()
         run = Training(config, None if checkpoint is None else checkpoint.arrays, memory, default)
         ending.callback(run.close)
-        if folder is not None and not folder.begun:
-            folder.create(config)
+        if folder is not None and not begun:  # nothing is written of what cannot be trained
             ending.enter_context(folder.claimed())
+            if folder.begun:
+                raise ValueError("another process has just begun a run in the same folder: give another folder.")
+            folder.create(config)
+        if folder is not None:
+            seconds = min(seconds, checkpoint_seconds)
         told = saved = time.monotonic()
         stopped = False
         while not (run.done or stopped):
