@@ -130,7 +130,7 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
-        if self.warm_start is not None:
+        if self.warm_start:
             object.__setattr__(self, "warm_start", os.path.abspath(self.warm_start))
 
     @classmethod

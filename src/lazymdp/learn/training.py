@@ -271,7 +271,7 @@ def train(
             stopped = stop() and not run.done
             last, now = stopped or run.done, time.monotonic()
             if last or now - told >= seconds:
-                metrics, told = run.report(), now
+                metrics = run.report()
                 if on_report is not None:
                     on_report(run, metrics)
                 if folder is not None:
@@ -279,6 +279,7 @@ def train(
                     if last or now - saved >= checkpoint_seconds:
                         folder.keep(run)
                         saved = time.monotonic()
+                told = time.monotonic()
         if stopped:
             raise KeyboardInterrupt
         return run.agent()
