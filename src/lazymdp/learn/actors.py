@@ -43,7 +43,7 @@ class Extremes(NamedTuple):
 
     reward: Any  # the largest so far, with the price of its time
     first: Any  # the largest value of a state in the first iteration: a network may begin with large ones
-    value: Any  # in the last iteration
+    value: Any  # the largest so far
 
 
 def no_extremes() -> Extremes:
@@ -51,7 +51,7 @@ def no_extremes() -> Extremes:
     return Extremes(*jnp.zeros(3))
 
 
-def widened(before: Extremes, reward: Any, price: Any, value: Any, first: Any, anew: Any = True) -> Extremes:
+def widened(before: Extremes, reward: Any, price: Any, value: Any, first: Any) -> Extremes:
     """With what was met in some steps.
 
     Args:
@@ -60,13 +60,12 @@ def widened(before: Extremes, reward: Any, price: Any, value: Any, first: Any, a
         price: The largest.
         value: Of the states.
         first: Whether this is the first iteration.
-        anew: Whether these steps begin an iteration.
     """
     largest = jnp.abs(value).max()
     return Extremes(
         jnp.maximum(before.reward, jnp.abs(reward).max() + price),
         jnp.where(first, jnp.maximum(before.first, largest), before.first),
-        jnp.where(anew, largest, jnp.maximum(before.value, largest)),
+        jnp.maximum(before.value, largest),
     )
 
 

@@ -253,8 +253,8 @@ class DQN:
         counts = jnp.stack([choice.greedy.sum(), (choice.greedy & ~choice.lazy).sum()])
         state = (learner.actors, learner.stack, learner.lazy)
         actors, stack, lazy = group.put(state, (actors, stack, choice.lazy))
-        first, anew = learner.iteration == 0, (slot == 1) & (begin == 0)
-        largest = widened(learner.extremes, self.learned(seen.reward), learner.eta, choice.value, first, anew)
+        reward, first = self.learned(seen.reward), learner.iteration == 0
+        largest = widened(learner.extremes, reward, learner.eta, choice.value, first)
         learner = learner._replace(
             replay=replay, actors=actors, stack=stack, lazy=lazy, greedy=learner.greedy + counts, extremes=largest,
             key=key,
