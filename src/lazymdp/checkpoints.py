@@ -8,16 +8,15 @@ checkpoint.
 from __future__ import annotations
 
 import csv
-import fcntl
 import json
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lazymdp.files import replacing, write_text
+from lazymdp.files import locked, replacing, write_text
 from lazymdp.learn.saved import (
     CONFIG,
     DEFAULT,
@@ -106,9 +105,9 @@ class RunFolder:
             yield
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / LOCK, "w", encoding="utf-8") as file:  # never replaced
+        with ExitStack() as held:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.enter_context(locked(self.path / LOCK, wait=False))
             except BlockingIOError as error:
                 raise ValueError(f"{self.path} is being trained by another process: stop that one first.") from error
             self._held = True

@@ -1,7 +1,8 @@
-"""Writing files in one step: a crash or an interruption leaves the old file, or none, never half of one."""
+"""Writing files in one step: a crash or an interruption leaves the old file, or none, never half of one. Locks."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,3 +33,16 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes `text` to `path` in one step."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str], *, wait: bool) -> Iterator[None]:
+    """Holds the lock of a file that nobody replaces; it ends with the process, however that ends.
+
+    Args:
+        path: Of the file, made if it is not there.
+        wait: For another process that holds it, or else `BlockingIOError`.
+    """
+    with open(path, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield

@@ -1,14 +1,12 @@
-"""Runs on disk: resumed bit for bit, killed, damaged; the commands."""
+"""Training: resumed bit for bit, killed, diverged; the commands and their settings."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -16,11 +14,9 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-import lazymdp as lz  # noqa: E402
 from lazymdp.checkpoints import RunFolder  # noqa: E402
 from lazymdp.cli import main  # noqa: E402
 from lazymdp.learn.making import make_default, make_game  # noqa: E402
-from lazymdp.learn.saved import Checkpoint, Memory  # noqa: E402
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env  # noqa: E402
 from lazymdp.learn.training import Diverged, Training, train  # noqa: E402
 
@@ -228,135 +224,6 @@ def latest(parts, rows):
     return {name: array[-rows:] for name, array in joined.items()}
 
 
-def test_what_is_damaged_is_named(tmp_path, capsys):
-    folder = RunFolder(tmp_path / "run")
-    assert main(["resume", str(tmp_path / "run")]) == 2
-    assert "holds no run" in capsys.readouterr().err
-    folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
-    assert folder.config() == TrainConfig("FrozenLake-v1", settings=SMALL)
-    assert main(["evaluate", str(tmp_path / "run")]) == 2
-    assert "has no last checkpoint yet" in capsys.readouterr().err
-    (folder.path / "last.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"last\.safetensors is damaged"):
-        folder.load()
-    with pytest.raises(ValueError, match="the checkpoint lacks"):
-        Training(folder.config(), {})
-    arrays = Training(folder.config()).arrays()
-    name = next(name for name in arrays if "price" in name)
-    with pytest.raises(ValueError, match="other settings"):
-        Training(folder.config(), {**arrays, name: np.zeros(3, dtype=np.float32)})
-    spoiled = {name: np.full_like(array, np.nan) if "parameters" in name else array for name, array in arrays.items()}
-    with pytest.raises(ValueError, match="holds no numbers"):
-        Training(folder.config(), spoiled)
-    folder.save(Checkpoint(spoiled, 128, 0.0))
-    with pytest.raises(ValueError, match="best checkpoint of .* is damaged: its network holds no numbers"):
-        lz.learn.load(folder.path, "best")
-    whole = json.loads((folder.path / "config.json").read_text())
-    for changed, message in (
-        ({"settings": {"old": 1}}, "of another version of lazymdp"),
-        ({"learner": "sarsa"}, "is damaged.*sarsa"),
-        ({"seed": "x"}, "is damaged"),
-        ({"settings": {**whole["settings"], "n_envs": "x"}}, "is damaged"),
-    ):
-        (folder.path / "config.json").write_text(json.dumps({**whole, **changed}))
-        with pytest.raises(ValueError, match=message):
-            folder.config()
-    (folder.path / "config.json").write_text(json.dumps({name: whole[name] for name in whole if name != "env"}))
-    with pytest.raises(ValueError, match=r"config\.json is damaged: it lacks 'env'"):
-        folder.config()
-    (folder.path / "metrics.csv").unlink()
-    folder.rewind(0, 0)
-    assert (folder.path / "metrics.csv").read_text().startswith("step,eta")
-
-
-@pytest.mark.parametrize("settings", [SMALL, DQN_SMALL])
-def test_in_python_a_run_is_kept_and_goes_on_where_it_was(tmp_path, settings):
-    config, steps = TrainConfig("FrozenLake-v1", "repeat", settings=settings), []
-
-    def third():
-        steps.append(1)
-        return len(steps) == settings.iterations // 3
-
-    with pytest.raises(KeyboardInterrupt):
-        train(config, folder=RunFolder(tmp_path / "run"), stop=third)
-    stopped = RunFolder(tmp_path / "run").load()
-    assert stopped.step == len(steps) * settings.n_envs * settings.rollout
-    with pytest.raises(ValueError, match=r"run holds another run: its learning_rate is .*, not 0\.5\. Give another"):
-        train(replace(config, settings=replace(settings, learning_rate=0.5)), folder=RunFolder(tmp_path / "run"))
-    with pytest.raises(ValueError, match="its default is repeat, not uniform"):
-        train(replace(config, default="uniform"), folder=RunFolder(tmp_path / "run"))
-    same(stopped.arrays, RunFolder(tmp_path / "run").load().arrays)
-    train(config, folder=lz.RunFolder(str(tmp_path / "run")))
-    agent = train(config, folder=RunFolder(tmp_path / "whole"), checkpoint_seconds=0.1, seconds=0.1)
-    same(RunFolder(tmp_path / "whole").load().arrays, RunFolder(tmp_path / "run").load().arrays)
-    again = train(config, folder=RunFolder(tmp_path / "whole"))  # complete: nothing is trained
-    same({"q": agent.q(np.arange(16))}, {"q": again.q(np.arange(16))})
-    same({"q": agent.q(np.arange(16))}, {"q": lz.learn.load(tmp_path / "run").q(np.arange(16))})
-
-
-def test_a_default_given_in_python_is_asked_for_again_and_nothing_is_written_of_what_cannot_be_trained(tmp_path):
-    config = TrainConfig("FrozenLake-v1", settings=replace(SMALL, steps=256))
-    with pytest.raises(ValueError, match="shape"):
-        train(config, default=np.ones((3, 2)), folder=RunFolder(tmp_path / "run"))
-    with pytest.raises(ValueError, match="checkpoint_seconds is 0"):
-        train(config, folder=RunFolder(tmp_path / "run"), checkpoint_seconds=0)
-    with pytest.raises(TypeError, match=r"folder is 'x', expected lz\.RunFolder\('x'\)"):
-        train(config, folder="x")
-    assert not (tmp_path / "run").exists()
-    with pytest.raises(TypeError, match=r"default is of type ndarray.*lz\.learn\.train\(default=\) takes other forms"):
-        TrainConfig("FrozenLake-v1", np.ones((16, 4)))
-    left = np.eye(4)[np.zeros(16, int)]
-    agent = train(config, default=left, folder=RunFolder(tmp_path / "run"))
-    with pytest.raises(ValueError, match="was given in Python: give it again, as default="):
-        lz.learn.load(tmp_path / "run")
-    loaded = lz.learn.load(tmp_path / "run", default=left)
-    np.testing.assert_array_equal(loaded.lazy_gap(np.arange(16)), agent.lazy_gap(np.arange(16)))
-    with RunFolder(tmp_path / "run").claimed(), pytest.raises(ValueError, match="is being trained by another process"):
-        train(config, default=left, folder=RunFolder(tmp_path / "run"))
-
-
-def test_what_is_the_same_run_and_what_is_not(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    RunFolder("first").create(TrainConfig("FrozenLake-v1", settings=DQN_SMALL))
-    (tmp_path / "first" / "last.safetensors").write_bytes(b"x")
-    settings = replace(DQN_SMALL, hidden=[16], warm_start=Path("first"))
-    config, folder = TrainConfig("FrozenLake-v1", Path("first"), np.int64(3), settings), RunFolder("run")
-    folder.create(config)
-    assert folder.same(config) == folder.config() == folder.same(folder.config())
-    assert folder.config().default == "run/default" and folder.config().settings.warm_start == str(tmp_path / "first")
-    for other in ("first:epsilon=0.1", "uniform", "given in Python"):
-        with pytest.raises(ValueError, match="holds another run: its default is run/default, not"):
-            folder.same(replace(config, default=other))
-
-
-def test_of_two_that_begin_in_a_folder_at_once_one_is_refused(tmp_path, monkeypatch):
-    config, folder = TrainConfig("FrozenLake-v1", settings=replace(SMALL, steps=256)), RunFolder(tmp_path / "run")
-    begin = Training.__init__
-
-    def meanwhile(self, *arguments):  # another begins while this one is made
-        begin(self, *arguments)
-        RunFolder(tmp_path / "run").create(replace(config, seed=1))
-
-    monkeypatch.setattr(Training, "__init__", meanwhile)
-    with pytest.raises(ValueError, match="another process has just begun a run in the same folder"):
-        train(config, folder=folder)
-    assert folder.config().seed == 1
-
-
-def test_the_best_checkpoint_is_kept(tmp_path):
-    folder = RunFolder(tmp_path)
-    folder.create(TrainConfig("FrozenLake-v1"))
-    folder.save(Checkpoint({"x": np.array([0])}, 0, None))
-    assert folder.load("last").step == 0 and folder.load("best") is None  # no episode has ended
-    for step, quality in ((1, -0.5), (2, -0.1), (3, None), (3, -0.9)):
-        folder.save(Checkpoint({"x": np.array([step])}, step, quality))
-    assert folder.load("last").step == 3 and folder.load("best").step == 2
-    assert folder.load("best").arrays["x"][0] == 2
-    (tmp_path / "best.safetensors").write_bytes(b"damaged")
-    folder.save(Checkpoint({"x": np.array([4])}, 4, -0.95))  # the run goes on, and there is a best one again
-    assert folder.load("best").step == 4
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -397,166 +264,6 @@ def test_bad_environments_and_defaults_are_refused_and_nothing_is_written(tmp_pa
         assert main(["train", "FrozenLake-v1", "--learner", "dqn", *wrong, "-o", str(tmp_path / "x")]) == 2
     assert not (tmp_path / "x").exists()
     assert "nowhere holds no run" in capsys.readouterr().err
-
-
-def asked(form, game):
-    return np.asarray(make_default(form, game)(np.zeros((2, *game.shape), np.float32), np.array([0, 1])))
-
-
-def test_every_form_of_default_policy_tells_its_probabilities():
-    game = make_game("CartPole-v1", 2)
-    assert asked("uniform", game).tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    assert asked("1", game).tolist() == [[0, 1], [0, 1]]
-    assert asked("noop", game).tolist() == [[1, 0], [1, 0]]
-    assert asked("repeat", game).tolist() == [[1, 0], [0, 1]]
-    np.testing.assert_allclose(asked(lambda seen: np.tile([0.25, 0.75], (len(seen), 1)), game), [[0.25, 0.75]] * 2)
-    np.testing.assert_allclose(asked(lz.Mixture("uniform", 1, 0.5), game), [[0.25, 0.75]] * 2)
-    for wrong, message in (
-        (lambda seen: np.zeros(len(seen), int), "has to tell their probabilities"),
-        (lambda seen: np.tile([0.2, 0.2], (len(seen), 1)), r"sum to 0\.4, not 1"),
-        (lambda seen: np.ones((len(seen), 3)) / 3.0, r"shape \(1, 3\)"),
-        (lambda seen: seen[:, 99], "out of bounds"),
-    ):
-        with pytest.raises(ValueError, match=f"asked about an observation of zeros: .*{message}"):
-            make_default(wrong, game)
-    lake = make_game("FrozenLake-v1", 2)
-    rows = np.random.default_rng(0).dirichlet(np.ones(4), 16)
-    found = make_default(rows, lake)(np.eye(16, dtype=np.float32), np.zeros(16, int))
-    np.testing.assert_allclose(found, rows, rtol=1e-5)
-    shown = []  # states by their number, as the environment shows them
-
-    def by_number(seen):
-        shown.append(seen.tolist())
-        return rows[seen]
-
-    found = make_default(by_number, lake)(np.eye(16, dtype=np.float32), np.zeros(16, int))
-    np.testing.assert_allclose(found, rows, rtol=1e-5)
-    assert shown[-1] == list(range(16))
-
-
-def test_a_table_for_an_environment_serves_its_model_that_has_a_state_more():
-    env = next(name for name in ("Taxi-v3", "Taxi-v4") if name in gym.registry)
-    taxi = make_game(env, 1)
-    assert taxi.shape == (501,)
-    rows = np.random.default_rng(0).dirichlet(np.ones(6), 500)
-    found = np.asarray(make_default(rows, taxi)(np.eye(501, dtype=np.float32), np.zeros(501, int)))
-    np.testing.assert_allclose(found[:500], rows, rtol=1e-5)
-    np.testing.assert_allclose(found[500], 1 / 6, rtol=1e-5)
-    asked = np.asarray(make_default(lambda seen: rows[seen], taxi)(np.eye(501, dtype=np.float32), np.zeros(501, int)))
-    np.testing.assert_allclose(asked[:500], rows, rtol=1e-5)
-
-
-def test_a_run_without_its_memory_is_not_picked_up():
-    config = TrainConfig("FrozenLake-v1", settings=DQN_SMALL)
-    run = Training(config)
-    for _ in range(3):
-        run.advance()
-    whole = run.memory()
-    parts = [Memory(0, 40, {}), Memory(40, 60, {}), Memory(61, 96, {})]
-    Training(config, run.arrays(), [whole])._check_memory(parts)
-    with pytest.raises(ValueError, match=r"steps 0 to 96 of every environment"):
-        Training(config, run.arrays())
-    with pytest.raises(ValueError, match=r"steps 41 to 96 of every environment"):
-        run._check_memory([parts[0], parts[2]])
-
-
-def test_only_one_process_trains_in_a_folder(tmp_path, capsys):
-    folder = RunFolder(tmp_path / "run")
-    folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
-    with folder.claimed():
-        code = f"import sys; from lazymdp.cli import main; sys.exit(main(['resume', {str(folder.path)!r}]))"
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-        assert other.returncode == 2 and "is being trained by another process" in " ".join(other.stderr.split())
-    with folder.claimed():
-        pass  # given back
-
-
-def test_what_a_default_needs_is_kept_with_the_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model.zip").write_bytes(b"a model")
-    folder = RunFolder(tmp_path / "run")
-    folder.create(TrainConfig("FrozenLake-v1", "model.zip", settings=SMALL))
-    (tmp_path / "model.zip").unlink()
-    monkeypatch.chdir("/")
-    assert Path(folder.config().default).read_bytes() == b"a model"
-
-
-def test_a_default_of_pythons_acts_as_the_same_one_compiled():
-    settings = DialConfig(steps=2000, n_envs=4, rollout=8, hidden=(16,))
-    config = TrainConfig("FrozenLake-v1", settings=settings)
-    compiled, called = Training(config), Training(config, default=lambda seen: np.full((len(seen), 4), 0.25))
-    for run in (compiled, called):
-        run.advance()
-    for name, array in compiled.arrays().items():
-        np.testing.assert_allclose(array, called.arrays()[name], rtol=1e-5, atol=1e-6, err_msg=name)
-
-
-def test_over_a_default_that_answers_actions_the_papers_form_can_learn():
-    config = TrainConfig("FrozenLake-v1", "2", settings=replace(DQN_SMALL, control_budget=None, structured=False))
-    compiled, called = Training(config), Training(config, default=lambda seen: np.full(len(seen), 2))
-    for run in (compiled, called):
-        for _ in range(5):
-            run.advance()
-    same(compiled.arrays(), called.arrays())
-    with pytest.raises(ValueError, match="it chose action 7, expected 0 to 3"):
-        Training(config, default=lambda seen: np.full(len(seen), 7))
-    with pytest.raises(ValueError, match=r"only the paper's form can learn over it \(structured=False\)"):
-        Training(TrainConfig("FrozenLake-v1", settings=SMALL), default=lambda seen: np.full(len(seen), 2))
-
-
-def test_a_run_can_be_the_default_of_another_and_start_its_network(tmp_path, capsys):
-    first = tmp_path / "first"
-    assert main(["train", "FrozenLake-v1", "-o", str(first), "--steps", "4000", *DQN_OPTIONS, "--structured"]) == 0
-    agent, game = lz.learn.load(first), make_game("FrozenLake-v1", 2)
-    seen = np.eye(16, dtype=np.float32)
-    q, none = agent.q(seen), np.zeros(16, int)
-    greedy = np.eye(4)[q.argmax(1)]
-    np.testing.assert_allclose(make_default(str(first), game)(seen, none), greedy)
-    np.testing.assert_allclose(make_default(f"{first}:epsilon=0.2", game)(seen, none), 0.8 * greedy + 0.05, rtol=1e-5)
-    soft = np.exp(q / 0.5) / np.exp(q / 0.5).sum(1, keepdims=True)
-    np.testing.assert_allclose(make_default(f"{first}:softmax=0.5", game)(seen, none), soft, rtol=1e-4)
-    for manner in ("epsilon=2", "softmax=0", "rarely", "epsilon=x"):
-        with pytest.raises(ValueError, match="RUN:epsilon=0.1|is no number"):
-            make_default(f"{first}:{manner}", game)
-    with pytest.raises(ValueError, match=r"trained on observations of shape \(16,\) with 4 actions"):
-        make_default(str(first), make_game("CartPole-v1", 2))
-
-    second = tmp_path / "second"
-    options = ["--default", f"{first}:epsilon=0.1", "--warm-start", str(first), "--steps", "128"]
-    options += ["--min-replay", "100", "--learning-rate", "1e-30"]
-    assert main(["train", "FrozenLake-v1", "-o", str(second), *DQN_OPTIONS, *options]) == 0
-    started = lz.learn.load(second)  # what it was started from, with a lazy output
-    np.testing.assert_allclose(started.q(seen), q, rtol=1e-4, atol=1e-3)
-    dial = tmp_path / "dial"
-    assert main(["train", "FrozenLake-v1", "-o", str(dial), *OPTIONS, "--steps", "2000", "--default", str(second)]) == 0
-    before = np.asarray(lz.learn.load(dial).learner.default(seen, none))
-    dial.rename(tmp_path / "moved")
-    shutil.rmtree(second)
-    dial = tmp_path / "moved"  # has a copy of what it needs
-    np.testing.assert_array_equal(lz.learn.load(dial).learner.default(seen, none), before)
-    assert main(["train", "FrozenLake-v1", "-o", str(tmp_path / "x"), *DQN_OPTIONS, "--warm-start", str(dial)]) == 2
-    assert "is not a run of dqn" in capsys.readouterr().err
-    other = ["--warm-start", str(first), "--hidden", "8", "-o", str(tmp_path / "x")]
-    assert main(["train", "FrozenLake-v1", *DQN_OPTIONS, *other]) == 2
-    assert "give --network and --hidden as there (none, 16)" in capsys.readouterr().err
-    assert not (tmp_path / "x").exists()
-    assert main(["evaluate", str(first), "--eta", "0.1", "--episodes", "2"]) == 0
-    assert main(["evaluate", str(first), "--eta", "0.5"]) == 2
-    assert "for eta 0.1 alone" in capsys.readouterr().err
-
-
-def test_an_agent_is_a_default_policy_of_the_wrappers(tmp_path):
-    import gymnasium as gym
-
-    agent = train(TrainConfig("FrozenLake-v1", settings=DialConfig(steps=2000, n_envs=16, rollout=8, hidden=(16,))))
-    env = lz.LazyAction(gym.make("FrozenLake-v1"), agent.as_default(), eta=0.1)
-    seen, _ = env.reset(seed=0)
-    *_, info = env.step(env.lazy_action)
-    assert info["base_action"] == agent.q(np.eye(16, dtype=np.float32)[[seen]]).argmax()
-    soft = agent.as_default(temperature=1.0).probabilities(np.arange(16), np.zeros(16, int))
-    np.testing.assert_allclose(soft.sum(1), 1.0, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"of shape \(2, 5\), expected \[N, \.\.\.\] of \(16,\)"):
-        agent.as_default().probabilities(np.zeros((2, 5)), np.zeros(2, int))
 
 
 def test_dqn_at_the_command_line_reaches_a_budget_and_the_dial_finds_its_price(tmp_path, capsys):
@@ -634,39 +341,6 @@ def test_prices_told_of_follow_the_range():
     told = []
     train(TrainConfig("FrozenLake-v1", settings=settings), on_report=lambda run, metrics: told.extend(metrics))
     assert {row.eta for row in told} == {5.0}
-
-
-def test_a_run_that_is_complete_is_not_touched(tmp_path, capsys):
-    folder = tmp_path / "run"
-    assert main(["train", "FrozenLake-v1", "-o", str(folder), "--steps", "4000", *OPTIONS]) == 0
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    capsys.readouterr()
-    assert main(["resume", str(folder), "--episodes", "4", "--json"]) == 0
-    told = capsys.readouterr()
-    assert "Complete already" in told.err and len(json.loads(told.out)["etas"]) == 8
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert all(path.stat().st_mode & 0o777 == 0o666 & ~umask() for path in folder.iterdir())  # others may read it
-
-
-def umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def test_a_folder_that_never_came_to_a_checkpoint_can_be_used_again(tmp_path):
-    folder = RunFolder(tmp_path / "run")
-    folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
-    folder.create(TrainConfig("FrozenLake-v1", seed=1, settings=SMALL))
-    assert folder.config().seed == 1
-    with folder.claimed(), pytest.raises(ValueError, match="another process"):
-        RunFolder(tmp_path / "run").create(TrainConfig("FrozenLake-v1", settings=SMALL))
-    folder.save(Checkpoint({"x": np.array([0])}, 0, None))
-    with pytest.raises(FileExistsError, match="holds a run already"):
-        folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError, match="is a file"):
-        RunFolder(tmp_path / "file").create(TrainConfig("FrozenLake-v1", settings=SMALL))
 
 
 def test_wrong_types_are_named():

@@ -2,7 +2,8 @@
 
 *augmented*: a network with A + 1 outputs for each price, as in the paper; *structured*: one with A outputs for each
 price, the lazy value derived; *dial*: one network for all prices, trained for as many steps as the specialists
-together. Every network then plays episodes of at most `max_steps` steps, greedily. Needs a GPU to be quick; run it with
+together. Every network then plays episodes of at most `max_steps` steps, as a rule greedily. Needs a GPU to be quick;
+run it with
 
     python -m lazymdp.experiments.minatar FOLDER [GAME ...]
 
@@ -18,12 +19,10 @@ per price. Up and to the left is better.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
@@ -36,6 +35,7 @@ from matplotlib.figure import Figure
 
 from lazymdp import runs
 from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.files import locked
 from lazymdp.measure.statistics import Interval, iqm_interval
 from lazymdp.runs import Record, Table, Tables, table
 from lazymdp.show import styled
@@ -44,7 +44,7 @@ from lazymdp.show.colors import CONTROL, FAINT, INK
 TITLE = "MinAtar: one dial against a specialist for every price"
 METHODS = {"augmented": (FAINT, "--", "s"), "structured": (INK, "-.", "^"), "dial": (CONTROL, "-", "o")}
 """Colour, dashes and marker of each."""
-_COMMAND = "python -m lazymdp.experiments.minatar FOLDER"
+LOCK = ".lock"
 _PROTOTYPE = {("breakout", 0.1): 16.1, ("asterix", 0.02): 21.2, ("freeway", 0.02): 44.0}
 """Returns of the first prototype of the dial, to be bettered; measured with 5 % of choices random."""
 
@@ -205,7 +205,7 @@ def claims(data: Tables) -> list[Claim]:
                 better > etas.size // 2,
             )
         )
-    alike, how = (data["exploring"], ", 5 % of choices random") if "exploring" in data else (rows, "")
+    alike, how = (data["exploring"], ", one seed, 5 % of choices random") if "exploring" in data else (rows, "")
     for (game, eta), wanted in _PROTOTYPE.items():
         if game in games and eta in etas:
             score = float(_score(alike, game, "dial", eta).mean)
@@ -253,7 +253,7 @@ def main(folder: Path, *games: str, **settings: Any) -> None:
         settings: Of the study.
     """
     from lazymdp.experiments import STUDIES
-    from lazymdp.experiments.reproduce import keep, load
+    from lazymdp.experiments.reproduce import command, keep, load
 
     config = Config(**settings)
     if not set(games) <= set(config.games):
@@ -266,31 +266,25 @@ def main(folder: Path, *games: str, **settings: Any) -> None:
 
     def save(made: Table) -> None:
         nonlocal started
-        with _alone(folder):
+        with locked(folder / LOCK, wait=True):  # several processes may make a game each
             before, told = runs.load_record(folder), datetime.now(UTC).isoformat(timespec="seconds")
             spent = (before.seconds if before else 0.0) + time.perf_counter() - started
             rows = _joined(load(folder)["runs"] if before else None, made)
             settings = {**asked, "games": _games(rows)}  # those that are complete
             versions = runs.versions()
-            runs.save(folder, {"runs": rows}, Record("minatar", settings, _COMMAND, round(spent, 1), versions, told))
+            runs.save(
+                folder, {"runs": rows}, Record("minatar", settings, command("minatar"), round(spent, 1), versions, told)
+            )
         started = time.perf_counter()
         print(f"{made['game'][0]} {made['method'][0]}: {spent:.0f} s so far", flush=True)
 
     folder.mkdir(parents=True, exist_ok=True)
     done = load(folder)["runs"] if record else None
     run(replace(config, games=games or config.games), None, done, save, lambda words: print(words, flush=True))
-    with _alone(folder):
+    with locked(folder / LOCK, wait=True):
         data, record = load(folder), runs.load_record(folder)
         if record is not None and record.settings["games"]:
             keep(STUDIES["minatar"], data, folder, record)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Several processes may make a game each: they write one after the other."""
-    with open(folder / ".lock", "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

@@ -125,7 +125,8 @@ def outcomes(out: Path) -> list[Outcome]:
     return found
 
 
-def _command(name: str) -> str:
+def command(name: str) -> str:
+    """What makes a result."""
     return f"lazymdp reproduce {name}" if name in EXPERIMENTS else f"python -m lazymdp.experiments.{name} FOLDER"
 
 
@@ -139,7 +140,7 @@ def write_index(out: Path) -> Path:
             outcome.experiment.caption,
             f"{outcome.experiment.name}/figure.svg",
             [(claim.text, claim.expected, claim.found, claim.holds) for claim in outcome.claims],
-            _command(outcome.experiment.name),
+            command(outcome.experiment.name),
             f"{outcome.record.command}, {outcome.record.seconds:g} s, {outcome.record.finished[:10]}",
             sorted(f"{outcome.experiment.name}/{path.name}" for path in (out / outcome.experiment.name).glob("*.csv")),
         )

@@ -64,13 +64,26 @@ class Folder(Protocol):
     """Where a run is kept; see `lazymdp.checkpoints.RunFolder`."""
 
     @property
-    def begun(self) -> bool: ...  # noqa: D102
-    def same(self, config: TrainConfig) -> TrainConfig: ...  # noqa: D102
-    def create(self, config: TrainConfig) -> None: ...  # noqa: D102
-    def claimed(self) -> AbstractContextManager[None]: ...  # noqa: D102
-    def picked_up(self) -> tuple[Checkpoint | None, list[Memory]]: ...  # noqa: D102
-    def append(self, metrics: list[Metrics]) -> None: ...  # noqa: D102
-    def keep(self, run: Training) -> None: ...  # noqa: D102
+    def begun(self) -> bool:
+        """Whether there is a run."""
+
+    def same(self, config: TrainConfig) -> TrainConfig:
+        """The config of the run here; refuses another than that asked for."""
+
+    def create(self, config: TrainConfig) -> None:
+        """Begins a run."""
+
+    def claimed(self) -> AbstractContextManager[None]:
+        """Nobody else may train here meanwhile."""
+
+    def picked_up(self) -> tuple[Checkpoint | None, list[Memory]]:
+        """What the run goes on from."""
+
+    def append(self, metrics: list[Metrics]) -> None:
+        """Adds rows to the metrics."""
+
+    def keep(self, run: Training) -> None:
+        """Writes a checkpoint."""
 
 
 class Training:
