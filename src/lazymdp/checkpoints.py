@@ -51,13 +51,13 @@ class RunFolder:
 
     def create(self, config: TrainConfig) -> None:
         """Begins a run; refuses a folder that holds one, unless it never came to a checkpoint."""
+        default, copies = self._kept(config.default)
+        about = {"learner": _learner(config), **asdict(config), "default": default, "versions": versions()}
         with self.claimed():
             if (self.path / "last.safetensors").exists():
                 raise FileExistsError(
                     f"{self.path} holds a run already: go on with `lazymdp resume {self.path}`, or give another folder."
                 )
-            default, copies = self._kept(config.default)
-            about = {"learner": _learner(config), **asdict(config), "default": default, "versions": versions()}
             for file, source in copies.items():
                 (self.path / DEFAULT).mkdir(exist_ok=True)
                 with replacing(self.path / DEFAULT / file) as temporary:
