@@ -1,4 +1,4 @@
-"""What JAX compiled is kept beside pytest's own cache: most of the time of these tests is compilation, often of the same.
+"""What JAX compiled is kept beside pytest's own cache: these tests spend most of their time compiling, often the same.
 
 Set before JAX is imported, for the processes that tests start, too.
 """
