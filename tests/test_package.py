@@ -15,6 +15,7 @@ SOURCE = ROOT / "src" / "lazymdp"
 ORDER = [
     "cores",
     "files",
+    "progress",
     "arrays",
     "tables",
     "mdp",

@@ -21,12 +21,13 @@ from rich.markup import escape
 from rich.table import Table
 
 import lazymdp as lz
-from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars, show_facts
+from lazymdp.cli_output import INTERRUPTED, OUT, print_json, show_facts
 from lazymdp.cli_training import evaluate, resume, train_command, train_dial
 from lazymdp.exact.path import EtaPath
 from lazymdp.experiments import EXPERIMENTS
 from lazymdp.experiments.reproduce import EXPLORER, Outcome, reproduce, write_index
 from lazymdp.files import write_text
+from lazymdp.progress import ERR, progress_bars
 from lazymdp.sources import Source, load_model
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]

@@ -16,10 +16,11 @@ import tyro
 from rich.table import Table
 
 from lazymdp.checkpoints import RunFolder
-from lazymdp.cli_output import ERR, INTERRUPTED, OUT, print_json, progress_bars, training_bar
+from lazymdp.cli_output import INTERRUPTED, OUT, print_json
 from lazymdp.interrupts import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
+from lazymdp.progress import ERR, progress_bars
 
 _FAMILIES = ("ALE/", "minatar/")
 _NEAR = 0.02  # how far from its budget DQN's control may be
@@ -226,12 +227,11 @@ def _go_on(
     training, started = _deep("training"), time.monotonic()
     events: Any = None
 
-    with stopped_gently() as stop, training_bar(_total(config.settings), first) as tell:
+    with stopped_gently() as stop:
 
         def on_report(run: Any, metrics: list[Any]) -> None:
             nonlocal events
             stop.gently = True  # there is something to keep
-            tell(run, metrics)
             if tensorboard:
                 events = events or _summary_writer()(str(folder.path / "events"), purge_step=first + 1)
                 one_price = isinstance(config.settings, DQNConfig)
@@ -245,7 +245,7 @@ def _go_on(
         try:
             agent = training.train(
                 config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, seconds=min(2.0, seconds),
-                stop=stop,
+                stop=stop, show_progress=True,
             )  # fmt: skip
         except KeyboardInterrupt:
             last = folder.load("last")

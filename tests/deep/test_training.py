@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,17 +66,24 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(env, settings):
         run.close()
 
 
-def test_reports_cover_every_episode():
+def test_reports_cover_every_episode(capsys):
     counted, steps = [], []
     agent = train(
         TrainConfig("FrozenLake-v1", settings=SMALL),
         on_report=lambda run, metrics: (counted.extend(metrics), steps.append(run.step)),
         seconds=0.2,
     )
+    assert capsys.readouterr() == ("", "")
     assert steps[-1] == SMALL.iterations * 128
     assert sum(row.episodes for row in counted) > 1000
     assert all(0.0 <= row.control <= 1.0 and row.length >= 1.0 for row in counted)
     assert agent.frontier([0.0], episodes=4).score.shape == (1, 4)
+
+
+def test_progress_is_shown_if_asked_for(capsys):
+    train(TrainConfig("FrozenLake-v1", settings=SMALL), show_progress=True)
+    out, shown = capsys.readouterr()
+    assert not out and re.search(r"[\d,]+/s, eta 0: score [\d.]+ control \d+%", " ".join(shown.split()))
 
 
 def test_a_network_that_is_no_longer_finite_stops_the_run(tmp_path, capsys):

@@ -26,6 +26,7 @@ from lazymdp.learn.games import Game
 from lazymdp.learn.making import GIVEN, finite, make_agent, make_learner, warm_parameters
 from lazymdp.learn.saved import Checkpoint, Memory
 from lazymdp.learn.settings import DQNConfig, TrainConfig
+from lazymdp.progress import training_bar
 
 ENOUGH = 20
 """Episodes on which a judgement of how good a run is must rest at least."""
@@ -237,6 +238,7 @@ def train(
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
     seconds: float = 2.0,
     stop: Callable[[], bool] = lambda: False,
+    show_progress: bool = False,
 ) -> Agent:
     """Trains an agent.
 
@@ -249,6 +251,7 @@ def train(
         on_report: Called every `seconds` and at the end with the run and what ended since.
         seconds: Between two reports.
         stop: Asked after every iteration: True ends the run with a last report, a checkpoint and `KeyboardInterrupt`.
+        show_progress: A bar on standard error: steps a second, score and control at a price, the time left.
 
     Returns:
         A `DialAgent` or a `DQNAgent`.
@@ -268,6 +271,9 @@ def train(
             ending.enter_context(folder.claimed())
             config = folder.same(config)
             checkpoint, memory = folder.picked_up()
+        if show_progress:
+            of, first = config.settings, 0 if checkpoint is None else checkpoint.step
+            tell = ending.enter_context(training_bar(of.iterations * of.n_envs * of.rollout, first))
         run = Training(config, None if checkpoint is None else checkpoint.arrays, memory, default)
         ending.callback(run.close)
         if folder is not None and not begun:  # nothing is written of what cannot be trained
@@ -285,6 +291,8 @@ def train(
             last, now = stopped or run.done, time.monotonic()
             if last or now - told >= seconds:
                 metrics = run.report()
+                if show_progress:
+                    tell(run.step, metrics)
                 if on_report is not None:
                     on_report(run, metrics)
                 if folder is not None:

@@ -1,0 +1,36 @@
+"""Progress on standard error: how far, how fast, how much longer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+ERR = Console(stderr=True)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """Bars with words before them, the time taken and the time left."""
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(SpinnerColumn(), *columns, console=ERR) as bars:
+        yield bars
+
+
+@contextmanager
+def training_bar(total: int, first: int) -> Iterator[Callable[[int, list[Any]], None]]:
+    """A bar for a run of so many steps, some of them made before; gives what is to be told the step and its metrics."""
+    with progress_bars() as bars:
+        task, started = bars.add_task("compiling", total=total, completed=first), time.monotonic()
+
+        def tell(step: int, metrics: list[Any]) -> None:
+            words = f"{(step - first) / (time.monotonic() - started):,.0f}/s"
+            if metrics:
+                words += f", eta {metrics[0].eta:.3g}: score {metrics[0].score:.3g} control {metrics[0].control:.0%}"
+            bars.update(task, completed=step, description=words)
+
+        yield tell
