@@ -185,7 +185,7 @@ KILLED = {
     "dial terminated": (signal.SIGTERM, "FrozenLake-v1", OPTIONS, 400_000),
     "dial interrupted": (signal.SIGINT, "FrozenLake-v1", OPTIONS, 400_000),
     "dial killed on the host": (signal.SIGKILL, "CartPole-v1", OPTIONS, 40_960),
-    "dqn killed": (signal.SIGKILL, "FrozenLake-v1", DQN_OPTIONS, 40_960),
+    "dqn killed": (signal.SIGKILL, "FrozenLake-v1", DQN_OPTIONS, 163_840),
     "dqn killed on the host": (signal.SIGKILL, "CartPole-v1", DQN_OPTIONS, 10_240),
 }
 
@@ -193,7 +193,7 @@ KILLED = {
 @pytest.mark.parametrize(("how", "env", "options", "total"), KILLED.values(), ids=KILLED)
 def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_path, how, env, options, total, capsys):
     command = [sys.executable, "-m", "lazymdp", "train", env, *options, "--steps", str(total)]
-    command += ["--checkpoint-seconds", "0.3", "-o", str(tmp_path / "killed")]
+    command += ["--checkpoint-seconds", "0.1", "-o", str(tmp_path / "killed")]
     anew = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # what goes on may have been compiled elsewhere
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=anew)
     last = tmp_path / "killed" / "last.json"

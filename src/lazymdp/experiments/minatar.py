@@ -205,11 +205,12 @@ def claims(data: Tables) -> list[Claim]:
                 better > etas.size // 2,
             )
         )
-    alike, how = (data["exploring"], ", one seed, 5 % of choices random") if "exploring" in data else (rows, "")
+    alike, how = (data["exploring"], ", 5 % of choices random") if "exploring" in data else (rows, "")
     for (game, eta), wanted in _PROTOTYPE.items():
         if game in games and eta in etas:
-            score = float(_score(alike, game, "dial", eta).mean)
-            text = f"{game}, eta {eta:g}: the dial's return{how}"
+            scores = _cell(alike, game, "dial", eta)["score"]  # a seed each
+            score, seeds = float(scores.mean()), "one seed" if scores.size == 1 else f"mean of {scores.size} seeds"
+            text = f"{game}, eta {eta:g}: the dial's return, {seeds}{how}"
             found.append(Claim(text, f">= {wanted:g}", f"{score:.1f}", score >= wanted))
     return found
 
