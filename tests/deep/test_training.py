@@ -171,6 +171,11 @@ def test_train_evaluate_and_what_the_folder_holds(tmp_path, capsys):
     assert "lazymdp resume" in capsys.readouterr().err
 
 
+def anew():
+    """For a process that compiles for itself: what is killed may not be what was compiled here, and leaves no half."""
+    return {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+
+
 def wait_for(process, happened):
     """Until something happened, however slow the machine; the process must still be running then."""
     deadline = time.monotonic() + 300
@@ -194,8 +199,7 @@ KILLED = {
 def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_path, how, env, options, total, capsys):
     command = [sys.executable, "-m", "lazymdp", "train", env, *options, "--steps", str(total)]
     command += ["--checkpoint-seconds", "0.1", "-o", str(tmp_path / "killed")]
-    anew = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # what goes on may have been compiled elsewhere
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=anew)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=anew())
     last = tmp_path / "killed" / "last.json"
     wait_for(process, lambda: last.exists() and json.loads(last.read_text())["step"] >= total // 8)
     os.kill(process.pid, how)
@@ -217,9 +221,8 @@ def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_pa
 def test_a_run_that_is_asked_to_stop_keeps_what_it_has(tmp_path, how):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "lazymdp", "train", "FrozenLake-v1", *OPTIONS, "--steps", "90000000"]
-    process = subprocess.Popen(
-        [*command, "--checkpoint-seconds", "600", "-o", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    command += ["--checkpoint-seconds", "600", "-o", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=anew())
     metrics = folder / "metrics.csv"
     wait_for(process, lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 1)
     os.kill(process.pid, how)
