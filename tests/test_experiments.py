@@ -300,7 +300,9 @@ def test_the_committed_atari_run_is_told_as_its_episodes_were():
         assert here["controls"].sum() / here["steps"].sum() == pytest.approx(told["control"][row], abs=5e-4)
 
 
-def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def parts(monkeypatch):
+    """The parts of the study that are made, with numbers made up."""
     made = []
 
     def part(config, game, method, tell):
@@ -314,6 +316,10 @@ def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path
         )  # fmt: skip
 
     monkeypatch.setattr(minatar, "part", part)
+    return made
+
+
+def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path, parts):
     small = dict(etas=(0.0, 0.3), seeds=3)
     with pytest.raises(ValueError, match="the games are breakout, .*, not pong"):
         minatar.main(tmp_path / "study", "pong", **small)
@@ -322,7 +328,7 @@ def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path
     older = {name: column for name, column in runs.load(tmp_path / "study")["runs"].items() if name != "cut_off"}
     runs.save(tmp_path / "study", {"runs": older}, runs.load_record(tmp_path / "study"))
     minatar.main(tmp_path / "study", "breakout", "freeway", **small)
-    assert made == [(game, method) for game in ("freeway", "breakout") for method in minatar.METHODS]
+    assert parts == [(game, method) for game in ("freeway", "breakout") for method in minatar.METHODS]
     assert runs.load_record(tmp_path / "study").settings["games"] == ["freeway", "breakout"]
     data = runs.load(tmp_path / "study")
     assert len(data["runs"]["score"]) == 2 * 3 * 2 * 3 and data["claims"]["holds"].all()
@@ -330,3 +336,21 @@ def test_the_minatar_study_is_made_part_by_part_and_keeps_what_is_there(tmp_path
     assert (tmp_path / "study" / "figure.png").exists()
     with pytest.raises(ValueError, match="holds a study with other settings"):
         minatar.main(tmp_path / "study", **{**small, "seeds": 4})
+
+
+def test_dials_that_play_as_the_prototype_did_are_added_to_a_study(tmp_path, parts):
+    with pytest.raises(FileNotFoundError, match="holds no study: make it first"):
+        minatar.explore(tmp_path / "study")
+    assert not parts and not (tmp_path / "study").exists()
+    minatar.main(tmp_path / "study", "breakout", "freeway", etas=(0.0, 0.02, 0.1), seeds=1)
+    before = runs.load(tmp_path / "study")
+    assert "breakout, eta 0.1: the dial's return, one seed" in before["claims"]["claim"]
+    for _ in range(2):  # the second time all is there
+        minatar.explore(tmp_path / "study")
+    assert parts[6:] == [(game, "dial") for game in ("breakout", "asterix", "freeway")]
+    after = runs.load(tmp_path / "study")
+    assert after["exploring"]["seed"].max() == 3 and len(after["exploring"]["score"]) == 3 * 8 * 4
+    np.testing.assert_array_equal(after["runs"]["score"], before["runs"]["score"])
+    told = "breakout, eta 0.1: the dial's return, mean of 4 seeds, 5 % of choices random"
+    [place] = np.flatnonzero(after["claims"]["claim"] == told)
+    assert [after["claims"][name][place] for name in ("expected", "found", "holds")] == [">= 16.1", "1.9", 0]

@@ -7,11 +7,11 @@ run it with
 
     python -m lazymdp.experiments.minatar FOLDER [GAME ...]
 
-which keeps what is complete in FOLDER and goes on from there; processes for different games may run side by side.
+which keeps what is complete in FOLDER and goes on from there; processes for different games may run side by side. With
+`exploring` in place of a game, it adds the dials that play as a prototype was measured, with 5 % of choices random.
 
 The settings of the dial were chosen on Breakout and Asterix. So that the specialists do not lose by settings that suit
 them less, `trials` holds runs with others, and at every price a specialist counts with those that served it best.
-`exploring` holds dials that played as a prototype was measured, with 5 % of choices random.
 
 Return (interquartile mean over seeds, with 95 % bootstrap intervals) against the share of steps in control, one point
 per price. Up and to the left is better.
@@ -77,6 +77,10 @@ class Config:
     """Of a dial, whose gradient steps are means of as many times more samples as there are prices."""
     chunk: int = 20
     """Iterations per call of the compiled program."""
+
+
+EXPLORING = Config(seeds=4, epsilon=0.05)
+"""As the prototype was measured."""
 
 
 def part(config: Config, game: str, method: str, tell: Callable[[str], None] | None = None) -> Table:
@@ -205,9 +209,10 @@ def claims(data: Tables) -> list[Claim]:
                 better > etas.size // 2,
             )
         )
-    alike, how = (data["exploring"], ", 5 % of choices random") if "exploring" in data else (rows, "")
+    exploring = data.get("exploring", {"game": np.array([], dtype=str)})
     for (game, eta), wanted in _PROTOTYPE.items():
         if game in games and eta in etas:
+            alike, how = (exploring, ", 5 % of choices random") if game in exploring["game"] else (rows, "")
             scores = _cell(alike, game, "dial", eta)["score"]  # a seed each
             score, seeds = float(scores.mean()), "one seed" if scores.size == 1 else f"mean of {scores.size} seeds"
             text = f"{game}, eta {eta:g}: the dial's return, {seeds}{how}"
@@ -288,5 +293,26 @@ def main(folder: Path, *games: str, **settings: Any) -> None:
             keep(STUDIES["minatar"], data, folder, record)
 
 
+def explore(folder: Path) -> None:
+    """Adds to a study the dials that play as the prototype did, game by game; those that are there are kept."""
+    from lazymdp.experiments import STUDIES
+    from lazymdp.experiments.reproduce import keep, load
+
+    record = runs.load_record(folder)
+    if record is None:
+        raise FileNotFoundError(f"{folder} holds no study: make it first, without `exploring`.")
+    for game, _ in _PROTOTYPE:
+        if game not in load(folder).get("exploring", {"game": ()})["game"]:
+            made = part(EXPLORING, game, "dial", lambda words: print(words, flush=True))
+            with locked(folder / LOCK, wait=True):
+                runs.save(folder, {"exploring": _joined(load(folder).get("exploring"), made)}, record)
+    with locked(folder / LOCK, wait=True):
+        keep(STUDIES["minatar"], load(folder), folder, record)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    to, *wanted = sys.argv[1:]
+    if wanted == ["exploring"]:
+        explore(Path(to))
+    else:
+        main(Path(to), *wanted)
