@@ -28,7 +28,7 @@ test-interop: $(VENV)/interop
 	# ale_py can hang when its process ends: a second try rather than a wait for ever.
 	timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py || timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py
 
-# The deep agents, with JAX, pgx and ale-py: five minutes.
+# The deep agents, with JAX, pgx and ale-py: six minutes, three once it is known what JAX compiles to.
 test-deep: $(VENV)/deep
 	$(BIN)/pytest -n 2 tests/deep
 
