@@ -40,10 +40,17 @@ class ChainEnv(gym.Env):
 
 
 class Forgetful(ChainEnv):
-    """Does not repeat itself from its seed."""
+    """Shows how many episodes it has begun, whatever the seed: it does not repeat itself."""
+
+    begun = 0
 
     def reset(self, *, seed=None, options=None):
-        return super().reset(seed=np.random.randint(2**31))  # noqa: NPY002
+        super().reset(seed=seed)
+        self.begun += 1
+        return self.begun % self.mdp.n_states, {}
+
+    def step(self, action):
+        return self.begun % self.mdp.n_states, 0.0, False, False, {}
 
 
 gym.register("lazymdp-tests/Chain-v0", entry_point=ChainEnv, max_episode_steps=50)
@@ -91,12 +98,13 @@ def test_episodes_of_evaluation_are_others_than_those_trained_on():
 
 
 def test_an_environment_that_does_not_repeat_itself_is_named():
-    host = GymnasiumHost("lazymdp-tests/Forgetful-v0", 8)
+    host = GymnasiumHost("lazymdp-tests/Forgetful-v0", 2)
     host.start(0)
     played(host, 0, 9)
     arrays = host.arrays()
-    with pytest.warns(UserWarning, match="Forgetful-v0 does not repeat itself from its seed"):
+    with pytest.warns(UserWarning, match="Forgetful-v0 does not repeat itself from its seed") as warned:
         host.restore(0, arrays)
+    assert ["environment 0" in str(warned[0].message), "environment 1" in str(warned[1].message)] == [True, True]
 
 
 def test_a_step_that_reaches_the_limit_is_cut_and_not_ended():
