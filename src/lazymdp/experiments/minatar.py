@@ -3,12 +3,7 @@
 *augmented*: a network with A + 1 outputs for each price, as in the paper; *structured*: one with A outputs for each
 price, the lazy value derived; *dial*: one network for all prices, trained for as many steps as the specialists
 together. Every network then plays episodes of at most `max_steps` steps, as a rule greedily. Needs a GPU to be quick;
-run it with
-
-    python -m lazymdp.experiments.minatar FOLDER [GAME ...]
-
-which keeps what is complete in FOLDER and goes on from there; processes for different games may run side by side. With
-`exploring` in place of a game, it adds the dials that play as a prototype was measured, with 5 % of choices random.
+`minatar_study` is the command that makes it.
 
 The settings of the dial were chosen on Breakout and Asterix. So that the specialists do not lose by settings that suit
 them less, `trials` holds runs with others, and at every price a specialist counts with those that served it best.
@@ -19,33 +14,25 @@ per price. Up and to the left is better.
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from lazymdp import runs
 from lazymdp.experiments.experiment import Claim, Progress
-from lazymdp.files import locked
 from lazymdp.measure.statistics import Interval, iqm_interval
-from lazymdp.runs import Record, Table, Tables, table
+from lazymdp.runs import Table, Tables, table
 from lazymdp.show import styled
 from lazymdp.show.colors import CONTROL, FAINT, INK
 
 TITLE = "MinAtar: one dial against a specialist for every price"
 METHODS = {"augmented": (FAINT, "--", "s"), "structured": (INK, "-.", "^"), "dial": (CONTROL, "-", "o")}
 """Colour, dashes and marker of each."""
-LOCK = ".lock"
-_PROTOTYPE = {("breakout", 0.1): 16.1, ("asterix", 0.02): 21.2, ("freeway", 0.02): 44.0}
+PROTOTYPE = {("breakout", 0.1): 16.1, ("asterix", 0.02): 21.2, ("freeway", 0.02): 44.0}
 """Returns of the first prototype of the dial, to be bettered; measured with 5 % of choices random."""
 
 
@@ -147,7 +134,7 @@ def run(
     for place, (game, method) in enumerate(wanted):
         if rows is None or not ((rows["game"] == game) & (rows["method"] == method)).any():
             made = part(config, game, method, tell)
-            rows = _joined(rows, made)
+            rows = joined(rows, made)
             if on_part is not None:
                 on_part(made)
         if progress is not None:
@@ -155,7 +142,7 @@ def run(
     return {"runs": rows or {}}
 
 
-def _joined(rows: Table | None, more: Table) -> Table:
+def joined(rows: Table | None, more: Table) -> Table:
     """Both, with nothing (NaN) where older rows do not tell what newer ones do."""
     if rows is None:
         return more
@@ -180,7 +167,7 @@ def _after_price(rows: Table, game: str, method: str, eta: float) -> float:
     return max(float(paid[(settings == one).all(-1)].mean()) for one in np.unique(settings, axis=0))
 
 
-def _games(rows: Table) -> list[str]:
+def complete_games(rows: Table) -> list[str]:
     """The games in which every method has been run, in order."""
     made = set(zip(rows["game"].tolist(), rows["method"].tolist(), strict=True))
     return [game for game in dict.fromkeys(rows["game"].tolist()) if all((game, method) in made for method in METHODS)]
@@ -191,7 +178,7 @@ def claims(data: Tables) -> list[Claim]:
     rows = data["runs"]
     trials = data.get("trials", rows)
     tried = {name: np.concatenate([rows[name], trials[name]]) for name in trials}
-    games, etas = _games(rows), np.unique(rows["eta"])
+    games, etas = complete_games(rows), np.unique(rows["eta"])
     found = []
     for game in games:
         control = [_cell(rows, game, "dial", eta)["control"].mean() for eta in etas]
@@ -210,7 +197,7 @@ def claims(data: Tables) -> list[Claim]:
             )
         )
     exploring = data.get("exploring", {"game": np.array([], dtype=str)})
-    for (game, eta), wanted in _PROTOTYPE.items():
+    for (game, eta), wanted in PROTOTYPE.items():
         if game in games and eta in etas:
             alike, how = (exploring, ", 5 % of choices random") if game in exploring["game"] else (rows, "")
             scores = _cell(alike, game, "dial", eta)["score"]  # a seed each
@@ -223,7 +210,7 @@ def claims(data: Tables) -> list[Claim]:
 def plot(data: Tables) -> Figure:
     """A frontier per game."""
     rows = data["runs"]
-    games, etas = _games(rows), np.unique(rows["eta"])
+    games, etas = complete_games(rows), np.unique(rows["eta"])
     with styled():
         columns = min(3, len(games)) if len(games) != 4 else 2
         n_rows = -(-len(games) // columns)
@@ -248,71 +235,3 @@ def plot(data: Tables) -> Figure:
         else:
             axes[0, 0].legend(loc="upper left")
     return figure
-
-
-def main(folder: Path, *games: str, **settings: Any) -> None:
-    """Makes the study part by part, all games or some, saving after each; what is there with the same settings is kept.
-
-    Args:
-        folder: Of the results.
-        games: Only these.
-        settings: Of the study.
-    """
-    from lazymdp.experiments import STUDIES
-    from lazymdp.experiments.reproduce import command, keep, load
-
-    config = Config(**settings)
-    if not set(games) <= set(config.games):
-        raise ValueError(f"the games are {', '.join(config.games)}, not {', '.join(games)}.")
-    asked = json.loads(json.dumps(asdict(config)))
-    record = runs.load_record(folder)
-    if record is not None and {**record.settings, "games": asked["games"]} != asked:
-        raise ValueError(f"{folder} holds a study with other settings: give another folder.")
-    started = time.perf_counter()
-
-    def save(made: Table) -> None:
-        nonlocal started
-        with locked(folder / LOCK, wait=True):  # several processes may make a game each
-            before, told = runs.load_record(folder), datetime.now(UTC).isoformat(timespec="seconds")
-            spent = (before.seconds if before else 0.0) + time.perf_counter() - started
-            rows = _joined(load(folder)["runs"] if before else None, made)
-            settings = {**asked, "games": _games(rows)}  # those that are complete
-            versions = runs.versions()
-            runs.save(
-                folder, {"runs": rows}, Record("minatar", settings, command("minatar"), round(spent, 1), versions, told)
-            )
-        started = time.perf_counter()
-        print(f"{made['game'][0]} {made['method'][0]}: {spent:.0f} s so far", flush=True)
-
-    folder.mkdir(parents=True, exist_ok=True)
-    done = load(folder)["runs"] if record else None
-    run(replace(config, games=games or config.games), None, done, save, lambda words: print(words, flush=True))
-    with locked(folder / LOCK, wait=True):
-        data, record = load(folder), runs.load_record(folder)
-        if record is not None and record.settings["games"]:
-            keep(STUDIES["minatar"], data, folder, record)
-
-
-def explore(folder: Path) -> None:
-    """Adds to a study the dials that play as the prototype did, game by game; those that are there are kept."""
-    from lazymdp.experiments import STUDIES
-    from lazymdp.experiments.reproduce import keep, load
-
-    record = runs.load_record(folder)
-    if record is None:
-        raise FileNotFoundError(f"{folder} holds no study: make it first, without `exploring`.")
-    for game, _ in _PROTOTYPE:
-        if game not in load(folder).get("exploring", {"game": ()})["game"]:
-            made = part(EXPLORING, game, "dial", lambda words: print(words, flush=True))
-            with locked(folder / LOCK, wait=True):
-                runs.save(folder, {"exploring": _joined(load(folder).get("exploring"), made)}, record)
-    with locked(folder / LOCK, wait=True):
-        keep(STUDIES["minatar"], load(folder), folder, record)
-
-
-if __name__ == "__main__":
-    to, *wanted = sys.argv[1:]
-    if wanted == ["exploring"]:
-        explore(Path(to))
-    else:
-        main(Path(to), *wanted)

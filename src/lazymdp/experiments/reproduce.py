@@ -127,7 +127,7 @@ def outcomes(out: Path) -> list[Outcome]:
 
 def command(name: str) -> str:
     """What makes a result."""
-    return f"lazymdp reproduce {name}" if name in EXPERIMENTS else f"python -m lazymdp.experiments.{name} FOLDER"
+    return f"lazymdp reproduce {name}" if name in EXPERIMENTS else f"python -m lazymdp.experiments.{name}_study FOLDER"
 
 
 def write_index(out: Path) -> Path:
