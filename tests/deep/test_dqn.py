@@ -357,9 +357,11 @@ def test_bad_settings_are_refused(changed, message):
         check_settings(dataclasses.replace(SMALL, **changed))
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize(("side", "size", "stride"), [(84, 8, 4), (21, 4, 2), (20, 4, 2), (11, 3, 1), (10, 3, 2)])
-def test_a_convolution_over_blocks_is_the_plain_one(padding, side, size, stride):
+def test_a_convolution_over_blocks_or_as_a_product_is_the_plain_one(padding, side, size, stride, device, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: device)
     x, kernel = (jax.random.normal(jax.random.key(k), s) for k, s in ((0, (2, side, side, 3)), (1, (size, size, 3, 5))))
     order = ("NHWC", "HWIO", "NHWC")
     plain = jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding, dimension_numbers=order)

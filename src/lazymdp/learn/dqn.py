@@ -280,8 +280,7 @@ class DQN:
             return self.update(carry, learner.target, learner.replay, now + 1, learner.eta, key), None
 
         networks, keys = (learner.parameters, learner.optimiser), jax.random.split(update_key, due)
-        # Unrolled on a CPU, where convolutions in a loop are ten times slower.
-        parameters, optimiser = jax.lax.scan(update, networks, keys, unroll=jax.default_backend() == "cpu")[0]
+        parameters, optimiser = jax.lax.scan(update, networks, keys)[0]
         copy = self.copies((now - 1) * config.n_envs, now * config.n_envs)
         target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), parameters, learner.target)
         return learner._replace(parameters=parameters, target=target, optimiser=optimiser, key=key)
