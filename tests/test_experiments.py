@@ -264,6 +264,19 @@ def test_every_committed_figure_is_drawn_again_from_its_data(name, tmp_path):
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
 
+def test_the_committed_runs_with_a_budget_keep_it_within_two_points():
+    data = runs.load(RESULTS / "budget")
+    told = data.pop("evaluation")
+    assert {f"{form}-{seed}" for form, seed in zip(told["form"], told["seed"], strict=True)} == set(data)
+    assert len(data) == 6 and (np.abs(told["control"] - 0.1) < 0.02).all()
+    for form, seed, eta in zip(told["form"], told["seed"], told["eta"], strict=True):
+        metrics = data[f"{form}-{seed}"]
+        assert metrics["step"][-1] == 999_424 and abs(metrics["eta"][-1] - eta) < 1e-3
+        late = metrics["step"] > 500_000
+        steps = (metrics["episodes"] * metrics["length"])[late]
+        assert abs(np.average(metrics["control"][late], weights=steps) - 0.1) < 0.02
+
+
 def test_the_committed_atari_run_is_told_as_its_episodes_were():
     data = runs.load(RESULTS / "breakout")
     episodes, told = data["episodes"], data["evaluation"]
