@@ -10,12 +10,12 @@ from lazymdp.interrupts import stopped_gently, terminated_like_interrupted
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_gently_and_a_second_one_at_once(how):
+def test_a_signal_stops_gently_and_a_second_one_at_once(how, capfd):
     before = signal.getsignal(how)
     with stopped_gently() as stop:
         stop.gently = True
         os.kill(os.getpid(), how)
-        assert stop()
+        assert stop() and "as soon as this iteration is made; once more: at once" in capfd.readouterr().err
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), how)
     assert signal.getsignal(how) is before

@@ -25,6 +25,7 @@ from lazymdp.learn.saved import (
     Checkpoint,
     Memory,
     memory_files,
+    named_run,
     own_default,
     read_checkpoint,
     read_config,
@@ -118,9 +119,11 @@ class RunFolder:
 
     def _kept(self, default: str) -> tuple[str, dict[str, Path]]:
         """The default's name, and, of a run of ours and of a file, what is copied of it to here."""
-        name, colon, manner = default.partition(":")
-        if (Path(name) / CONFIG).is_file():
-            return f"{OWN_DEFAULT}{colon}{manner}", {file: Path(name) / file for file in (CONFIG, "last.safetensors")}
+        named = named_run(default)
+        if named is not None:
+            folder, manner = named
+            copies = {file: folder / file for file in (CONFIG, "last.safetensors")}
+            return f"{OWN_DEFAULT}:{manner}" if manner else OWN_DEFAULT, copies
         if Path(default).is_file():
             return f"{OWN_DEFAULT}/{Path(default).name}", {Path(default).name: Path(default)}
         return default, {}
@@ -153,8 +156,7 @@ class RunFolder:
         best = self._best_quality()
         if memory is not None:
             name = f"memory-{memory.first:012d}-{memory.last:012d}.safetensors"
-            with replacing(self.path / name) as temporary:
-                safetensors().numpy.save_file(memory.arrays, temporary)
+            _save(self.path / name, memory.arrays)
         self._write("last", checkpoint)
         if checkpoint.quality is not None and (best is None or checkpoint.quality >= best):
             self._write("best", checkpoint)
@@ -176,7 +178,7 @@ class RunFolder:
             environment_step: The same for one environment.
         """
         path = self.path / METRICS
-        lines = path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else []
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if path.exists() else []
         rows = [line for line in lines if line.count(",") == len(COLUMNS) - 1]
         kept = [line for line in rows if (told := line.split(",")[0]).isdecimal() and int(told) <= step]
         write_text(self.path / METRICS, "\n".join([",".join(COLUMNS), *kept]) + "\n")
@@ -198,9 +200,16 @@ class RunFolder:
 
     def _write(self, which: str, checkpoint: Checkpoint) -> None:
         about = json.dumps({"step": checkpoint.step, "quality": checkpoint.quality})
-        with replacing(self.path / f"{which}.safetensors") as temporary:
-            safetensors().numpy.save_file(checkpoint.arrays, temporary, metadata={"about": about})
+        _save(self.path / f"{which}.safetensors", checkpoint.arrays, {"about": about})
         write_text(self.path / f"{which}.json", about + "\n")
+
+
+def _save(path: Path, arrays: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
+    with replacing(path) as temporary:
+        try:
+            safetensors().numpy.save_file(arrays, temporary, metadata=metadata)
+        except safetensors().SafetensorError as error:  # a full disk, for one
+            raise OSError(f"{path} cannot be written ({error}): what was there before is still there.") from error
 
 
 def _learner(config: TrainConfig) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from importlib import import_module
@@ -20,7 +20,7 @@ from lazymdp.cli_output import INTERRUPTED, OUT, print_json
 from lazymdp.interrupts import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, check_settings, for_env
 from lazymdp.measure.statistics import mean_interval
-from lazymdp.progress import ERR, progress_bars
+from lazymdp.progress import ERR, Rate, progress_bars
 
 _FAMILIES = ("ALE/", "minatar/")
 _NEAR = 0.02  # how far from its budget DQN's control may be
@@ -209,7 +209,7 @@ def _created(
     config = TrainConfig(env, default, seed, settings)
     _deep("making").check(config)
     family = "" if learner == "dial" else f"{learner}-"
-    folder = RunFolder(out or Path("runs") / f"{family}{env.replace('/', '-')}-{seed}")
+    folder = RunFolder(out or Path("runs") / f"{family}{re.sub('[/:]', '-', env)}-{seed}")
     folder.create(config)
     return folder, config
 
@@ -224,7 +224,7 @@ def _go_on(
     json: bool,
     control_budget: float | None,
 ) -> int:
-    training, started = _deep("training"), time.monotonic()
+    training, rate = _deep("training"), Rate(first)
     events: Any = None
 
     with stopped_gently() as stop:
@@ -239,7 +239,7 @@ def _go_on(
                     for name in ("score", "length", "control", *(["eta"] if one_price else [])):
                         tag = name if one_price else f"{name}/eta={row.eta:g}"
                         events.add_scalar(tag, getattr(row, name), row.step)
-                events.add_scalar("steps per second", (run.step - first) / (time.monotonic() - started), run.step)
+                events.add_scalar("steps per second", rate(run.step), run.step)
                 events.flush()
 
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ class Stop:
         at_once, self.asked = self.asked or not self.gently, True
         if at_once:
             raise KeyboardInterrupt
+        os.write(2, b"\nStopping with a checkpoint as soon as this iteration is made; once more: at once.\n")
 
 
 @contextmanager

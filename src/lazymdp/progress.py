@@ -21,14 +21,28 @@ def progress_bars() -> Iterator[Progress]:
         yield bars
 
 
+class Rate:
+    """Steps per second since it was last asked; `first` have been made before."""
+
+    def __init__(self, first: int) -> None:
+        self._step, self._time = first, time.monotonic()
+
+    def __call__(self, step: int) -> float:
+        """Of the run that has made `step` by now."""
+        made, self._step = step - self._step, step
+        now, before = time.monotonic(), self._time
+        self._time = now
+        return made / max(now - before, 1e-9)
+
+
 @contextmanager
 def training_bar(total: int, first: int) -> Iterator[Callable[[int, list[Any]], None]]:
     """A bar for a run of so many steps, some of them made before; gives what is to be told the step and its metrics."""
     with progress_bars() as bars:
-        task, started = bars.add_task("compiling", total=total, completed=first), time.monotonic()
+        task, rate = bars.add_task("compiling", total=total, completed=first), Rate(first)
 
         def tell(step: int, metrics: list[Any]) -> None:
-            words = f"{(step - first) / (time.monotonic() - started):,.0f}/s"
+            words = f"{rate(step):,.0f}/s"
             if metrics:
                 words += f", eta {metrics[0].eta:.3g}: score {metrics[0].score:.3g} control {metrics[0].control:.0%}"
             bars.update(task, completed=step, description=words)

@@ -14,7 +14,8 @@ class Table(NamedTuple):
     """A transition table as arrays, every terminated transition leading to a state that loops with reward 0."""
 
     transitions: sp.csr_array  # [S*A, S]
-    rewards: NDArray[np.float64]  # [S, A]
+    rewards: NDArray[np.float64]  # [S, A] expected
+    drawn: sp.csr_array  # [S*A, S] probability times mean reward of each transition, stored where `transitions` are
     start: NDArray[np.float64] | None  # [S]
     state_names: Sequence[str] | None
     action_names: Sequence[str] | None
@@ -33,7 +34,9 @@ def read_table(env: Any) -> Table:
     if n_states == 0 or not hasattr(space, "n"):
         raise ValueError(f"{type(env).__name__} has a table `P` of {n_states} states and the action space {space}.")
     n_actions = int(space.n)
-    rows, columns, weights, ends, rewards = _entries(table, n_states, n_actions)
+    rows, columns, weights, ends, gains = _entries(table, n_states, n_actions)
+    rewards = np.zeros((n_states, n_actions))
+    np.add.at(rewards.ravel(), rows, gains)
     start = getattr(env, "initial_state_distrib", None)
     starts = np.zeros(n_states) if start is None else np.asarray(start, dtype=float)
     names = getattr(env, "state_names", None)
@@ -50,16 +53,19 @@ def read_table(env: Any) -> Table:
         final = np.append(final, True)
         rewards = np.vstack([rewards, np.zeros((1, n_actions))])
         starts = np.append(starts, 0.0)
-    matrix, rewards = _close(rows, columns, weights, rewards, final)
-    return Table(matrix, rewards, None if start is None else starts, names, getattr(env, "action_names", None))
+    kept = ~final[rows // n_actions]
+    entries = rows[kept], columns[kept], weights[kept], gains[kept]
+    matrix, drawn = _close(*entries, np.flatnonzero(final), final.size, n_actions)
+    rewards = np.where(final[:, None], 0.0, rewards)
+    start = None if start is None else starts
+    return Table(matrix, rewards, drawn, start, names, getattr(env, "action_names", None))
 
 
 def _entries(
     table: Any, n_states: int, n_actions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
-    """The entries of a toy_text table: row, next state, probability and `terminated` each, and mean rewards [S, A]."""
-    rows, columns, weights, ends = [], [], [], []
-    rewards = np.zeros((n_states, n_actions))
+    """The entries of a toy_text table: row, next state, probability, `terminated`, probability times reward."""
+    rows, columns, weights, ends, gains = [], [], [], [], []
     for state in range(n_states):
         for action in range(n_actions):
             for probability, following, reward, terminated in _row(table, state, action, n_states):
@@ -69,28 +75,30 @@ def _entries(
                 columns.append(following)
                 weights.append(probability)
                 ends.append(terminated)
-                rewards[state, action] += probability * reward
+                gains.append(probability * reward)
     if not rows:
         raise ValueError("the table `P` has no transitions.")
-    return np.array(rows), np.array(columns), np.array(weights), np.array(ends), rewards
+    return np.array(rows), np.array(columns), np.array(weights), np.array(ends), np.array(gains)
 
 
 def _close(
     rows: NDArray[np.int64],
     columns: NDArray[np.int64],
     weights: NDArray[np.float64],
-    rewards: NDArray[np.float64],
-    final: NDArray[np.bool_],
-) -> tuple[sp.csr_array, NDArray[np.float64]]:
-    """Replaces the rows of the `final [S]` states by loops with reward 0."""
-    n_states, n_actions = rewards.shape
-    kept = ~final[rows // n_actions]
-    closed = np.flatnonzero(final)
+    gains: NDArray[np.float64],
+    closed: NDArray[np.int64],
+    n_states: int,
+    n_actions: int,
+) -> tuple[sp.csr_array, sp.csr_array]:
+    """Transitions and what is drawn with them, with loops of reward 0 in the states that are `closed`."""
     loops = (closed[:, None] * n_actions + np.arange(n_actions)).ravel()
-    entries = np.concatenate([weights[kept], np.ones(loops.size)])
-    place = (np.concatenate([rows[kept], loops]), np.concatenate([columns[kept], np.repeat(closed, n_actions)]))
-    matrix = sp.csr_array(sp.coo_array((entries, place), shape=(n_states * n_actions, n_states)))
-    return matrix, np.where(final[:, None], 0.0, rewards)
+    place = (np.concatenate([rows, loops]), np.concatenate([columns, np.repeat(closed, n_actions)]))
+    shape = (n_states * n_actions, n_states)
+    matrix, drawn = (
+        sp.csr_array(sp.coo_array((np.concatenate([entries, added]), place), shape=shape))
+        for entries, added in ((weights, np.ones(loops.size)), (gains, np.zeros(loops.size)))
+    )
+    return matrix, drawn
 
 
 def _row(table: Any, state: int, action: int, n_states: int) -> list[tuple[float, int, float, bool]]:

@@ -1,6 +1,7 @@
 """The explorer of a grid world in a real browser: what the reader sees is what the library answers."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -84,14 +85,22 @@ def test_arrow_keys_step_one_breakpoint(show, html, path):
     assert page.input_value("#slider") == "1"
 
 
+def wait_for(page, expression, arg=None):
+    """As `page.wait_for_function`, which asks again by `eval` in the page, where our policy forbids it."""
+    deadline = time.monotonic() + 60
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < deadline, expression
+        page.wait_for_timeout(20)
+
+
 def test_a_link_leads_to_its_price_and_the_address_follows(show, html, path):
     page = show(html, address="#eta=0.05")
     check_policy(page, path, 0.05)
     page.evaluate("location.hash = '#eta=0.2'")
-    page.wait_for_function("document.getElementById('eta').dataset.exact === '0.2'")
+    wait_for(page, "document.getElementById('eta').dataset.exact === '0.2'")
     check_policy(page, path, 0.2)
     type_eta(page, path.breakpoints[7])
-    page.wait_for_function("eta => location.hash === `#eta=${eta}`", arg=float(path.breakpoints[7]))
+    wait_for(page, "eta => location.hash === `#eta=${eta}`", float(path.breakpoints[7]))
 
 
 def test_a_click_on_a_curve_moves_there(show, html, path):

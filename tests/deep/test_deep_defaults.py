@@ -10,6 +10,7 @@ import pytest
 jax = pytest.importorskip("jax")
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.checkpoints import RunFolder  # noqa: E402
 from lazymdp.cli import main  # noqa: E402
 from lazymdp.learn.making import make_default, make_game  # noqa: E402
 from lazymdp.learn.settings import DialConfig, TrainConfig  # noqa: E402
@@ -99,11 +100,18 @@ def test_a_run_can_be_the_default_of_another_and_start_its_network(tmp_path, cap
     np.testing.assert_allclose(make_default(f"{first}:epsilon=0.2", game)(seen, none), 0.8 * greedy + 0.05, rtol=1e-5)
     soft = np.exp(q / 0.5) / np.exp(q / 0.5).sum(1, keepdims=True)
     np.testing.assert_allclose(make_default(f"{first}:softmax=0.5", game)(seen, none), soft, rtol=1e-4)
-    for manner in ("epsilon=2", "softmax=0", "rarely", "epsilon=x"):
+    np.testing.assert_allclose(make_default(f"{first}:greedy", game)(seen, none), greedy)
+    for manner in ("epsilon=2", "softmax=0", "rarely", "epsilon=x", "greedy=5", "=3", "epsilon", "softmax"):
         with pytest.raises(ValueError, match="RUN:epsilon=0.1|is no number"):
             make_default(f"{first}:{manner}", game)
     with pytest.raises(ValueError, match=r"trained on observations of shape \(16,\) with 4 actions"):
         make_default(str(first), make_game("CartPole-v1", 2))
+
+    colon = shutil.copytree(first, tmp_path / "a:b")  # as environments of other modules are named
+    np.testing.assert_allclose(make_default(str(colon), game)(seen, none), greedy)
+    np.testing.assert_allclose(make_default(f"{colon}:epsilon=0.2", game)(seen, none), 0.8 * greedy + 0.05, rtol=1e-5)
+    assert RunFolder(tmp_path)._kept(f"{colon}:epsilon=0.2")[0] == "./default:epsilon=0.2"
+    assert RunFolder(tmp_path)._kept(str(colon))[0] == "./default"
 
     second = tmp_path / "second"
     options = ["--default", f"{first}:epsilon=0.1", "--warm-start", str(first), "--steps", "128"]

@@ -1,5 +1,6 @@
 """The dial: its targets, what it learns, its seeds."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -11,8 +12,9 @@ from lazymdp.learn.agents import DialAgent  # noqa: E402
 from lazymdp.learn.backup import lazy_backup  # noqa: E402
 from lazymdp.learn.choices import Choice  # noqa: E402
 from lazymdp.learn.dial import Dial, Step  # noqa: E402
-from lazymdp.learn.games import from_mdp, minatar  # noqa: E402
+from lazymdp.learn.games import from_mdp, from_table, minatar  # noqa: E402
 from lazymdp.learn.settings import DialConfig  # noqa: E402
+from lazymdp.tables import read_table  # noqa: E402
 
 
 def chain(length=6):
@@ -178,6 +180,24 @@ def test_a_model_played_as_a_game_follows_its_probabilities():
     np.testing.assert_allclose(np.bincount(np.asarray(after)[:, 0], minlength=4) / 20_000, transitions[2, 1], atol=0.02)
     np.testing.assert_allclose(reward, mdp.rewards[2, 1], rtol=1e-6)
     assert not ended.any() and not cut.any()
+
+
+def test_a_table_is_played_with_the_reward_of_the_transition_drawn():
+    env = gym.make("FrozenLake-v1", is_slippery=True)
+    game = from_table(read_table(env.unwrapped), 100)
+    states = jnp.tile(jnp.array([14, 0]), (20_000, 1))  # beside the goal: every direction may slip into it
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    after, reward, ended, _ = jax.vmap(game.move)(states, jnp.full(20_000, 2), keys)
+    goal = np.asarray(after)[:, 0] == 15
+    np.testing.assert_array_equal(reward, goal)
+    np.testing.assert_array_equal(ended, goal)
+    assert abs(goal.mean() - 1.0 / 3.0) < 0.02
+    expected = from_mdp(lz.MDP.from_gymnasium(env, 0.9), 100)
+    np.testing.assert_allclose(jax.vmap(expected.move)(states, jnp.full(20_000, 2), keys)[1], 1.0 / 3.0, rtol=1e-5)
+    table = read_table(gym.make("Taxi-v4").unwrapped)  # with a state more than the environment has
+    taxi, mdp = from_table(table), lz.MDP.from_gymnasium(gym.make("Taxi-v4"), 0.9)
+    assert taxi.shape == (mdp.n_states,)
+    np.testing.assert_allclose(table.drawn.sum(axis=1).reshape(mdp.rewards.shape), mdp.rewards, atol=1e-12)
 
 
 def test_minatar_games_restart_and_unknown_ones_are_named():

@@ -12,6 +12,9 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
+import safetensors  # noqa: E402
+import safetensors.numpy  # noqa: E402
+
 import lazymdp as lz  # noqa: E402
 from lazymdp.checkpoints import RunFolder  # noqa: E402
 from lazymdp.cli import main  # noqa: E402
@@ -50,7 +53,8 @@ def test_what_is_damaged_is_named(tmp_path, capsys):
         ({"settings": {"old": 1}}, "of another version of lazymdp"),
         ({"learner": "sarsa"}, "is damaged.*sarsa"),
         ({"seed": "x"}, "is damaged"),
-        ({"settings": {**whole["settings"], "n_envs": "x"}}, "is damaged"),
+        ({"settings": {**whole["settings"], "n_envs": "x"}}, r"is damaged \(n_envs is 'x', expected a whole number"),
+        ({"settings": {**whole["settings"], "hidden": 3}}, r"config\.json is damaged"),
     ):
         (folder.path / "config.json").write_text(json.dumps({**whole, **changed}))
         with pytest.raises(ValueError, match=message):
@@ -58,6 +62,10 @@ def test_what_is_damaged_is_named(tmp_path, capsys):
     (folder.path / "config.json").write_text(json.dumps({name: whole[name] for name in whole if name != "env"}))
     with pytest.raises(ValueError, match=r"config\.json is damaged: it lacks 'env'"):
         folder.config()
+    (folder.path / "metrics.csv").write_bytes(b"step,eta,episodes,score,length,control\n0,\xff\xfe,1,1,1,1\n\xff")
+    (folder.path / "memory-of-mine.safetensors").write_bytes(b"another's")
+    folder.rewind(0, 0)
+    assert folder.remembered == 0 and len((folder.path / "metrics.csv").read_text().splitlines()) == 2
     (folder.path / "metrics.csv").unlink()
     folder.rewind(0, 0)
     assert (folder.path / "metrics.csv").read_text().startswith("step,eta")
@@ -184,6 +192,20 @@ def test_what_a_default_needs_is_kept_with_the_run(tmp_path, monkeypatch):
     (tmp_path / "model.zip").unlink()
     monkeypatch.chdir("/")
     assert Path(folder.config().default).read_bytes() == b"a model"
+
+
+def test_a_disk_that_is_full_is_named_and_the_checkpoint_before_it_kept(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(TrainConfig("FrozenLake-v1", settings=SMALL))
+    folder.save(Checkpoint({"a": np.zeros(3)}, 1, None))
+
+    def full(*_, **__):
+        raise safetensors.SafetensorError("No space left on device")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(OSError, match=r"last\.safetensors cannot be written \(No space left on device\)"):
+        folder.save(Checkpoint({"a": np.ones(3)}, 2, None))
+    assert folder.load().step == 1 and not list(folder.path.glob(".*.part*"))
 
 
 def test_a_run_that_is_complete_is_not_touched(tmp_path, capsys):

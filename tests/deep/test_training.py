@@ -135,6 +135,31 @@ def test_values_that_are_large_from_the_start_are_no_divergence():
     assert agent.eta < 20.0
 
 
+class Nothing(gym.Env):
+    """Gives rewards that are no numbers."""
+
+    observation_space, action_space = gym.spaces.Box(0.0, 1.0, (2,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), float("nan"), False, False, {}
+
+
+gym.register("lazymdp-tests/Nothing-v0", entry_point=Nothing, max_episode_steps=9)
+
+
+def test_rewards_that_are_no_numbers_are_told_from_a_learning_rate():
+    run = Training(TrainConfig("lazymdp-tests/Nothing-v0", settings=SMALL))
+    for _ in range(3):
+        run.advance()
+    with pytest.raises(Diverged, match="Nothing-v0 gave a reward that is no finite number"):
+        run.report()
+    run.close()
+
+
 def test_iterations_are_not_put_off():
     """Else reports, checkpoints and interrupts would be late by as many as JAX takes on at once."""
     settings = DialConfig(steps=10**7, n_envs=256, rollout=64, hidden=(512, 512))
@@ -253,6 +278,28 @@ def latest(parts, rows):
 def test_bad_settings_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         check_settings(DialConfig(**changed))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (DialConfig(steps="10"), "steps is '10', expected a whole number"),
+        (DialConfig(structured="no"), "structured is 'no', expected True or False"),
+        (DialConfig(gamma=True), "gamma is True, expected a number"),
+        (DQNConfig(target_period=1.5), r"target_period is 1\.5, expected a whole number"),
+        (DQNConfig(clip_rewards=1), "clip_rewards is 1, expected True or False"),
+    ],
+)
+def test_settings_of_another_type_are_refused(settings, message):
+    with pytest.raises(TypeError, match=message):
+        check_settings(settings)
+
+
+def test_in_python_the_settings_are_those_of_the_command_line():
+    made = for_env("CartPole-v1", "dqn", eta=0.1)
+    assert (made.eta, made.network, made.clip_rewards, made.capacity) == (0.1, None, False, 100_000)
+    assert for_env("ALE/Pong-v5", "dqn", eta=0.1) == DQNConfig(eta=0.1)
+    assert for_env("ALE/Pong-v5", steps=9) == DialConfig.atari(steps=9)
 
 
 def test_bad_environments_and_defaults_are_refused_and_nothing_is_written(tmp_path, capsys):

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="of the results; what is complete there is kept")
     parser.add_argument("games", nargs="*", default=[], metavar="GAME", help=f"only these, of {', '.join(games)}")
     parser.add_argument("--exploring", action="store_true", help="add the dials that play as the prototype did")
-    given = parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
     if given.exploring and given.games:
         parser.error("--exploring has games of its own: give none.")
     try:

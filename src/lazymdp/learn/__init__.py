@@ -3,7 +3,7 @@
 from typing import Any
 
 from lazymdp.learn.estimates import EtaMaxEstimate, EtaMinEstimate, estimate_eta_max, estimate_eta_min
-from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
+from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig, for_env
 from lazymdp.learn.tabular import TabularResult, q_learning, sarsa
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "TrainConfig",
     "estimate_eta_max",
     "estimate_eta_min",
+    "for_env",
     "q_learning",
     "sarsa",
 ]

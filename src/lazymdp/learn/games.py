@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from lazymdp.mdp import MDP
+from lazymdp.tables import Table
 
 MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
@@ -79,25 +82,40 @@ def minatar(name: str) -> Game:
     return Game(env.init, move, lambda state: state.observation, shape, env.num_actions, space=space)
 
 
-def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
-    """A finite model as a game; an observation is the state as one-hot vector, rewards are the expected ones.
+def from_table(table: Table, max_steps: int | None = None) -> Game:
+    """The game of an environment that carries `P`: a reward is that of the transition drawn."""
+    mdp = MDP(table.transitions, table.rewards, 0.99, table.start)  # the discount is the learner's, not the game's
+    drawn = sp.csr_array(table.drawn)
+    drawn.sort_indices()
+    if not np.array_equal(drawn.indices, mdp.transitions.indices):
+        raise AssertionError("rewards and transitions are stored alike")
+    return from_mdp(mdp, max_steps, drawn.data / mdp.transitions.data)
+
+
+def from_mdp(mdp: MDP, max_steps: int | None = None, drawn: NDArray[np.float64] | None = None) -> Game:
+    """A finite model as a game; an observation is the state as one-hot vector.
 
     Args:
         mdp: The model.
         max_steps: Steps after which an episode is cut off; never if not given. The last step before it counts as cut
             even if it reaches an absorbing state: cut steps are not learned from, and to learn only from those that end
             an episode would make endings too likely.
+        drawn: Reward of every transition, in the order in which `mdp.transitions` holds them; the expected reward of
+            the action if not given.
     """
     rows = np.diff(mdp.transitions.indptr)
     width = int(rows.max())
     successors, sums = np.zeros((rows.size, width), dtype=np.int32), np.ones((rows.size, width), dtype=np.float32)
+    gains = np.repeat(mdp.rewards.reshape(-1, 1), width, axis=1).astype(np.float32)
     for row, (begin, end) in enumerate(zip(mdp.transitions.indptr, mdp.transitions.indptr[1:], strict=False)):
         successors[row, : end - begin] = mdp.transitions.indices[begin:end]
         successors[row, end - begin :] = mdp.transitions.indices[end - 1]
         sums[row, : end - begin] = np.cumsum(mdp.transitions.data[begin:end])
+        if drawn is not None:
+            gains[row, : end - begin], gains[row, end - begin :] = drawn[begin:end], drawn[end - 1]
     starts = np.flatnonzero(mdp.start)
     table, cumulative = jnp.asarray(successors), jnp.asarray(sums[:, :-1])
-    rewards, absorbing = jnp.asarray(mdp.rewards.ravel(), dtype=jnp.float32), jnp.asarray(mdp.absorbing)
+    rewards, absorbing = jnp.asarray(gains), jnp.asarray(mdp.absorbing)
     first = jnp.asarray(starts, dtype=jnp.int32)
     chances = jnp.asarray(np.cumsum(mdp.start[starts])[:-1], dtype=jnp.float32)
 
@@ -106,10 +124,11 @@ def from_mdp(mdp: MDP, max_steps: int | None = None) -> Game:
 
     def move(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
         row, steps = state[0] * mdp.n_actions + action, state[1] + 1
-        after = table[row, (jax.random.uniform(key) >= cumulative[row]).sum()]
+        which = (jax.random.uniform(key) >= cumulative[row]).sum()
+        after = table[row, which]
         cut = jnp.zeros((), bool) if max_steps is None else steps >= max_steps
         ended = absorbing[after] & ~cut
-        return jnp.stack([after, steps]), rewards[row], ended, cut
+        return jnp.stack([after, steps]), rewards[row, which], ended, cut
 
     def observe(state: Any) -> Any:
         return jax.nn.one_hot(state[0], mdp.n_states)

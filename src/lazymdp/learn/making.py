@@ -20,12 +20,12 @@ from lazymdp.learn.device_defaults import Default
 from lazymdp.learn.dial import Dial
 from lazymdp.learn.dqn import DQN
 from lazymdp.learn.driving import filled_parameters
-from lazymdp.learn.games import Game, from_mdp, minatar
+from lazymdp.learn.games import Game, from_table, minatar
 from lazymdp.learn.hosts import GymnasiumHost, Host, make_env
 from lazymdp.learn.networks import warm_start
-from lazymdp.learn.saved import CONFIG, read_checkpoint, read_config
+from lazymdp.learn.saved import named_run, read_checkpoint, read_config
 from lazymdp.learn.settings import DQNConfig, TrainConfig, check_settings
-from lazymdp.mdp import MDP
+from lazymdp.tables import read_table
 
 GIVEN = "given in Python"
 """Name of a default policy that has none on disk."""
@@ -49,7 +49,7 @@ def make_game(env: str, n_envs: int, n_groups: int = 1) -> Game | Host:
         if getattr(made.unwrapped, "P", None) is None:
             return GymnasiumHost(env, n_envs)
         limit = None if made.spec is None else made.spec.max_episode_steps
-        return from_mdp(MDP.from_gymnasium(made, 0.99), limit)._replace(space=made.observation_space)
+        return from_table(read_table(made.unwrapped), limit)._replace(space=made.observation_space)
     finally:
         made.close()
 
@@ -79,9 +79,9 @@ def make_default(form: Any, game: Game | Host, structured: bool = True) -> Defau
             return device_defaults.fixed(game.noop if form == "noop" else int(form), n_actions)
         if form == GIVEN:
             raise ValueError("the default policy of this run was given in Python: give it again, as default=.")
-        folder, _, manner = form.partition(":")
-        if (Path(folder) / CONFIG).is_file():
-            return _network_default(Path(folder), manner, game)
+        named = named_run(form)
+        if named is not None:
+            return _network_default(*named, game)
         if not Path(form).is_file():
             raise ValueError(
                 f"the default policy {form!r} is neither uniform, noop, repeat, nor an action, 0 to {n_actions - 1}, "
@@ -190,7 +190,7 @@ def _network_default(folder: Path, manner: str, game: Game | Host) -> Default:
         raise ValueError(f"{given!r} in {manner!r} is no number.") from error
     if kind == "softmax" and number > 0.0:
         return device_defaults.softmax(values, number)
-    if kind in ("", "greedy") or (kind == "epsilon" and 0.0 <= number <= 1.0):
+    if manner in ("", "greedy") or (kind == "epsilon" and given and 0.0 <= number <= 1.0):
         return device_defaults.greedy(values, number)
     raise ValueError(
         f"a run acts as default greedily (RUN), or as RUN:epsilon=0.1 or RUN:softmax=0.5, not as {manner!r}."

@@ -35,13 +35,17 @@ class Population:
     def __init__(self, dial: Dial, chunk: int = 10) -> None:
         self.dial, self.chunk = dial, chunk
         self.init = jax.jit(jax.vmap(dial.init))
-        self.advance = jax.jit(self._advance, donate_argnums=0)
+        self._advance = jax.jit(self._iterate, donate_argnums=0)
         self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, None, None, None)))
 
     def start(self, seeds: Sequence[int], prices: Sequence[tuple[float, float, float]]) -> Learner:
         """Every seed with every range of prices: `len(prices) * len(seeds)` runs, seeds fastest."""
         keys = jnp.stack([jax.random.key(seed) for _ in prices for seed in seeds])
         return self.init(keys, jnp.array([price for price in prices for _ in seeds]))
+
+    def advance(self, learners: Learner) -> tuple[Learner, Summary]:
+        """`chunk` iterations of all runs, and what ended in them; the runs given are used up."""
+        return self._advance(learners)  # type: ignore[no-any-return, unused-ignore]
 
     def evaluate(
         self,
@@ -66,7 +70,7 @@ class Population:
         prices = np.asarray(etas, dtype=float)
         return played_compiled(self.dial, self._play, learners.parameters, prices, episodes, seed, epsilon, max_steps)
 
-    def _advance(self, learners: Learner) -> tuple[Learner, Summary]:
+    def _iterate(self, learners: Learner) -> tuple[Learner, Summary]:
         def once(learner: Learner, _: Any) -> tuple[Learner, Summary]:
             learner, episodes = self.dial.iterate(learner)
             ended = episodes.ended

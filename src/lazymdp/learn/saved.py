@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,8 @@ def read_config(folder: Path) -> TrainConfig:
     if set(settings) != known:
         odd = ", ".join(sorted(set(settings) ^ known))
         raise ValueError(f"{path} is of another version of lazymdp: {odd}.")
-    settings["hidden"] = tuple(settings["hidden"])
-    config = TrainConfig(env, own_default(folder, default), seed, kind(**settings))
     try:
+        config = TrainConfig(env, own_default(folder, default), seed, kind(**settings))
         check_settings(config.settings)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}).") from error
@@ -75,6 +75,15 @@ def read_config(folder: Path) -> TrainConfig:
 def own_default(folder: Path, default: str) -> str:
     """Where a default is that the config of a run names: if it is the run's own copy, in its folder."""
     return default.replace(OWN_DEFAULT, str(folder / DEFAULT), 1) if default.startswith(OWN_DEFAULT) else default
+
+
+def named_run(default: str) -> tuple[Path, str] | None:
+    """The folder of the run that a default policy names and, behind a colon, how it acts; None if it names no run."""
+    folder, _, manner = default.rpartition(":")
+    for path, how in ((default, ""), (folder, manner)):  # a folder's name may hold a colon itself
+        if path and (Path(path) / CONFIG).is_file():
+            return Path(path), how
+    return None
 
 
 def read_checkpoint(folder: Path, which: str = "last") -> Checkpoint | None:
@@ -98,10 +107,8 @@ def read_memory(folder: Path) -> list[Memory]:
 
 def memory_files(folder: Path) -> list[tuple[Path, tuple[int, int]]]:
     """The files of the parts, with the first and last step of each, oldest first."""
-    found = []
-    for path in folder.glob("memory-*-*.safetensors"):
-        _, first, last = path.stem.split("-")
-        found.append((path, (int(first), int(last))))
+    named = ((path, re.fullmatch(r"memory-(\d+)-(\d+)", path.stem)) for path in folder.glob("memory-*.safetensors"))
+    found = [(path, (int(name[1]), int(name[2]))) for path, name in named if name]
     return sorted(found, key=lambda entry: entry[1])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, Literal
 
 
@@ -178,20 +179,37 @@ class TrainConfig:
             raise TypeError(f"settings are {self.settings!r}, expected a DialConfig or a DQNConfig.")
 
 
-def for_env(env: str, learner: str = "dial") -> DialConfig | DQNConfig:
-    """The settings a learner starts from in an environment."""
+def for_env(env: str, learner: str = "dial", **changed: Any) -> DialConfig | DQNConfig:
+    """The settings a learner starts from in an environment, as on the command line; others as arguments.
+
+    Args:
+        env: Name of the environment.
+        learner: `dial` or `dqn`.
+        changed: Settings that are to be others.
+    """
     family = env.partition("/")[0]
     if learner == "dial":
-        return DialConfig.atari() if family == "ALE" else DialConfig()
+        return DialConfig.atari(**changed) if family == "ALE" else DialConfig(**changed)
     if learner == "dqn":
         if family == "ALE":
-            return DQNConfig()
-        return DQNConfig.minatar() if family == "minatar" else DQNConfig.minatar(network=None, clip_rewards=False)
+            return DQNConfig(**changed)
+        own: dict[str, Any] = {} if family == "minatar" else dict(network=None, clip_rewards=False)
+        return DQNConfig.minatar(**(own | changed))
     raise ValueError(f"there is no learner {learner!r}: dial or dqn.")
+
+
+_KINDS: dict[type, tuple[type, str]] = {
+    bool: (bool, "True or False"), int: (Integral, "a whole number"), float: (Real, "a number"),
+}  # fmt: skip
 
 
 def check_settings(settings: DialConfig | DQNConfig) -> None:
     """Refuses settings that cannot be meant, before anything is compiled."""
+    for field in fields(settings):
+        value, kind = getattr(settings, field.name), type(field.default)
+        expected = _KINDS.get(kind)
+        if expected and (not isinstance(value, expected[0]) or isinstance(value, bool) != (kind is bool)):
+            raise TypeError(f"{field.name} is {value!r}, expected {expected[1]}.")
     if isinstance(settings, DQNConfig):
         _check_dqn(settings)
     else:

@@ -7,6 +7,7 @@ put down: there new episodes begin. No files are written here; `lazymdp.checkpoi
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -160,9 +161,11 @@ class Training:
 
     def _check_values(self) -> None:
         state, gamma = self._run.state, min(self.config.settings.gamma, LONGEST)
+        reward, first, value = map(float, state.extremes)
+        if not math.isfinite(reward):
+            raise Diverged(f"{self.config.env} gave a reward that is no finite number, within {self.step:,} steps.")
         if not finite(state.parameters):
             raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
-        reward, first, value = map(float, state.extremes)
         largest = max(1.0, reward) / (1.0 - gamma)
         if value > BEYOND * max(largest, first):
             raise Diverged(
