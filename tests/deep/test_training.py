@@ -148,7 +148,7 @@ class Nothing(gym.Env):
         return np.zeros(2, np.float32), float("nan"), False, False, {}
 
 
-gym.register("lazymdp-tests/Nothing-v0", entry_point=Nothing, max_episode_steps=9)
+gym.register("lazymdp-tests/Nothing-v0", entry_point=Nothing, max_episode_steps=9, disable_env_checker=True)
 
 
 def test_rewards_that_are_no_numbers_are_told_from_a_learning_rate():
