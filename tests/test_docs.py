@@ -228,7 +228,7 @@ def test_every_public_name_is_on_the_api_page():
             assert re.search(rf"(?<!\w){name}(?!\w)", text), f"{module.__name__}.{name} is not on the page"
 
 
-DEEP = tuple(f"lazymdp.learn.{name}" for name in ("training", "making", "agents", "playing"))  # need JAX
+DEEP = tuple(f"lazymdp.learn.{name}" for name in ("training", "making", "population", "agents", "playing"))  # need JAX
 
 
 def test_what_the_api_page_lists_exists():
