@@ -26,9 +26,9 @@ Deviations from PQN (Gallici et al., 2024):
 7. One pass over a rollout at a higher learning rate, not two; two on Atari. In two thirds of the time that learned
    more in MinAtar's Breakout, less in Asterix up to a price of 0.05, as much in Freeway, and in Space Invaders more up
    to 0.02 and less at 0.05 and 0.1 (1,024 environments, learning rate 0.002, not 0.0005; `results/minatar/trials.csv`).
-8. Other sizes: on MinAtar an MLP of 256 and 128 in place of a convolution, whose kernels and the dense layers' start
-   as equinox has them; 16 minibatches, not 32; on Atari 512 environments, not 128, a learning rate that falls to 0,
-   and Dopamine's protocol (sticky actions, whole games) in place of no-op starts and episodes that end with a life.
+8. Other sizes: on MinAtar an MLP of 256 and 128, with equinox's initial weights, in place of a convolution and one
+   dense layer; 16 minibatches, not 32; on Atari 512 environments, not 128, a learning rate that falls to 0, and
+   Dopamine's protocol (sticky actions, whole games) in place of no-op starts and episodes that end with a life.
 
 Deviations from the paper:
 
