@@ -45,6 +45,8 @@ def budget_optimum(transitions, rewards, gamma, absorbing, start, default, budge
     """Largest return from `start` with at most `budget` discounted controls: a linear program over occupations."""
     plus, gains = augment(transitions, rewards, absorbing, default, 0.0)
     alive = np.flatnonzero(~absorbing)
+    if not alive.size:
+        return 0.0  # nothing to decide, and nothing for a linear program
     n, m = alive.size, plus.shape[1]
     flow = np.zeros((n, n * m))
     for i, s in enumerate(alive):

@@ -388,8 +388,8 @@ def test_prices_shown_are_those_trained_for(tmp_path, capsys):
 
 def test_evaluation_stops_at_its_limit_and_says_so():
     agent = train(TrainConfig("FrozenLake-v1", settings=DialConfig(steps=128, n_envs=16, rollout=8, hidden=(16,))))
-    played = agent.frontier([0.0], episodes=20, max_steps=3)
-    assert played.steps.max() == 3 and played.unfinished == int((played.steps == 3).sum()) > 10
+    played = agent.frontier([0.0], episodes=20, max_steps=1)  # from the start no hole can be reached
+    assert (played.steps == 1).all() and played.unfinished == 20
     assert agent.frontier([0.0], episodes=20).unfinished == 0
 
 

@@ -103,8 +103,8 @@
     }, 200);
   }
 
-  function readAddress() {
-    const found = /^#eta=(.+)$/.exec(location.hash);
+  function readAddress(hash = location.hash) {
+    const found = /^#eta=(.+)$/.exec(hash);
     const eta = found ? parse(found[1]) : NaN;
     return eta >= 0 && eta < Infinity ? eta : null;
   }
@@ -470,7 +470,11 @@
       event.preventDefault();
       step(steps[event.key]);
     });
-    window.addEventListener("hashchange", () => { if (readAddress() !== null) moveTo(readAddress()); });
+    window.addEventListener("hashchange", (event) => {
+      // Of the event, not of the page: `announce` may have written the price before into the address meanwhile.
+      const eta = readAddress(new URL(event.newURL).hash);
+      if (eta !== null) moveTo(eta);
+    });
   }
 
   function buildTheme() {
