@@ -15,7 +15,7 @@ class Table(NamedTuple):
 
     transitions: sp.csr_array  # [S*A, S]
     rewards: NDArray[np.float64]  # [S, A] expected
-    drawn: sp.csr_array  # [S*A, S] probability times mean reward of each transition, stored where `transitions` are
+    gains: sp.csr_array  # [S*A, S] probability times reward of each transition, stored where `transitions` are
     start: NDArray[np.float64] | None  # [S]
     state_names: Sequence[str] | None
     action_names: Sequence[str] | None
@@ -55,10 +55,10 @@ def read_table(env: Any) -> Table:
         starts = np.append(starts, 0.0)
     kept = ~final[rows // n_actions]
     entries = rows[kept], columns[kept], weights[kept], gains[kept]
-    matrix, drawn = _close(*entries, np.flatnonzero(final), final.size, n_actions)
+    matrix, closed_gains = _close(*entries, np.flatnonzero(final), final.size, n_actions)
     rewards = np.where(final[:, None], 0.0, rewards)
     start = None if start is None else starts
-    return Table(matrix, rewards, drawn, start, names, getattr(env, "action_names", None))
+    return Table(matrix, rewards, closed_gains, start, names, getattr(env, "action_names", None))
 
 
 def _entries(
@@ -90,15 +90,15 @@ def _close(
     n_states: int,
     n_actions: int,
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Transitions and what is drawn with them, with loops of reward 0 in the states that are `closed`."""
+    """Transitions and gains, with loops of reward 0 in the states that are `closed`."""
     loops = (closed[:, None] * n_actions + np.arange(n_actions)).ravel()
     place = (np.concatenate([rows, loops]), np.concatenate([columns, np.repeat(closed, n_actions)]))
     shape = (n_states * n_actions, n_states)
-    matrix, drawn = (
+    matrix, weighted = (
         sp.csr_array(sp.coo_array((np.concatenate([entries, added]), place), shape=shape))
         for entries, added in ((weights, np.ones(loops.size)), (gains, np.zeros(loops.size)))
     )
-    return matrix, drawn
+    return matrix, weighted
 
 
 def _row(table: Any, state: int, action: int, n_states: int) -> list[tuple[float, int, float, bool]]:

@@ -197,7 +197,7 @@ def test_a_table_is_played_with_the_reward_of_the_transition_drawn():
     table = read_table(gym.make("Taxi-v4").unwrapped)  # with a state more than the environment has
     taxi, mdp = from_table(table), lz.MDP.from_gymnasium(gym.make("Taxi-v4"), 0.9)
     assert taxi.shape == (mdp.n_states,)
-    np.testing.assert_allclose(table.drawn.sum(axis=1).reshape(mdp.rewards.shape), mdp.rewards, atol=1e-12)
+    np.testing.assert_allclose(table.gains.sum(axis=1).reshape(mdp.rewards.shape), mdp.rewards, atol=1e-12)
 
 
 def test_minatar_games_restart_and_unknown_ones_are_named():

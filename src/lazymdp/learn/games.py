@@ -85,11 +85,11 @@ def minatar(name: str) -> Game:
 def from_table(table: Table, max_steps: int | None = None) -> Game:
     """The game of an environment that carries `P`: a reward is that of the transition drawn."""
     mdp = MDP(table.transitions, table.rewards, 0.99, table.start)  # the discount is the learner's, not the game's
-    drawn = sp.csr_array(table.drawn)
-    drawn.sort_indices()
-    if not np.array_equal(drawn.indices, mdp.transitions.indices):
+    gains = sp.csr_array(table.gains)
+    gains.sort_indices()
+    if not np.array_equal(gains.indices, mdp.transitions.indices):
         raise AssertionError("rewards and transitions are stored alike")
-    return from_mdp(mdp, max_steps, drawn.data / mdp.transitions.data)
+    return from_mdp(mdp, max_steps, gains.data / mdp.transitions.data)
 
 
 def from_mdp(mdp: MDP, max_steps: int | None = None, drawn: NDArray[np.float64] | None = None) -> Game:
@@ -106,16 +106,16 @@ def from_mdp(mdp: MDP, max_steps: int | None = None, drawn: NDArray[np.float64] 
     rows = np.diff(mdp.transitions.indptr)
     width = int(rows.max())
     successors, sums = np.zeros((rows.size, width), dtype=np.int32), np.ones((rows.size, width), dtype=np.float32)
-    gains = np.repeat(mdp.rewards.reshape(-1, 1), width, axis=1).astype(np.float32)
+    paid = np.repeat(mdp.rewards.reshape(-1, 1), width, axis=1).astype(np.float32)
     for row, (begin, end) in enumerate(zip(mdp.transitions.indptr, mdp.transitions.indptr[1:], strict=False)):
         successors[row, : end - begin] = mdp.transitions.indices[begin:end]
         successors[row, end - begin :] = mdp.transitions.indices[end - 1]
         sums[row, : end - begin] = np.cumsum(mdp.transitions.data[begin:end])
         if drawn is not None:
-            gains[row, : end - begin], gains[row, end - begin :] = drawn[begin:end], drawn[end - 1]
+            paid[row, : end - begin], paid[row, end - begin :] = drawn[begin:end], drawn[end - 1]
     starts = np.flatnonzero(mdp.start)
     table, cumulative = jnp.asarray(successors), jnp.asarray(sums[:, :-1])
-    rewards, absorbing = jnp.asarray(gains), jnp.asarray(mdp.absorbing)
+    rewards, absorbing = jnp.asarray(paid), jnp.asarray(mdp.absorbing)
     first = jnp.asarray(starts, dtype=jnp.int32)
     chances = jnp.asarray(np.cumsum(mdp.start[starts])[:-1], dtype=jnp.float32)
 
