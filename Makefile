@@ -20,21 +20,21 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/dev
-	$(BIN)/pytest -n 2 --ignore=tests/interop --ignore=tests/browser --ignore=tests/deep
+	$(BIN)/pytest -n 2 -m "not browser and not interop" --ignore=tests/learn/deep
 
 # With Stable-Baselines3 (its models as defaults, its learners on top) and ale_py's vector environment: two minutes.
 test-interop: $(VENV)/interop
-	$(BIN)/pytest -n 2 tests/interop
+	$(BIN)/pytest -n 2 tests/defaults/test_sb3.py
 	# ale_py can hang when its process ends: a second try rather than a wait for ever.
-	timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py || timeout 300 $(BIN)/pytest tests/test_vector_wrappers.py
+	timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py || timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py
 
 # The deep agents, with JAX, pgx and ale-py: six minutes, three once it is known what JAX compiles to.
 test-deep: $(VENV)/deep
-	$(BIN)/pytest -n 2 tests/deep
+	$(BIN)/pytest -n 2 tests/learn/deep
 
 # The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), found on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest -m browser tests/show
 
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -27,13 +27,13 @@ import jax
 import numpy as np
 
 import report
-from lazymdp import cores
-from lazymdp.learn.atari import FRAMES_PER_STEP, vector_env
-from lazymdp.learn.dial import Dial
-from lazymdp.learn.games import minatar
-from lazymdp.learn.population import Population
-from lazymdp.learn.settings import DialConfig, DQNConfig, TrainConfig
-from lazymdp.learn.training import Training
+from lazymdp import _cores
+from lazymdp.learn.deep.atari import FRAMES_PER_STEP, vector_env
+from lazymdp.learn.deep.config import DialConfig, DQNConfig, TrainConfig
+from lazymdp.learn.deep.jax_env import minatar
+from lazymdp.learn.deep.population import Population
+from lazymdp.learn.deep.pqn import Dial
+from lazymdp.learn.deep.trainer import Training
 
 GOALS = {"steps a second": 30_000.0, "times SB3's DQN": 20.0}
 ETAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -153,7 +153,7 @@ class EmulatorsAlone:
 
 def serve_emulators(n_envs: int) -> None:
     """The other side of `EmulatorsAlone`."""
-    env = vector_env("breakout", n_envs, cores.available())
+    env = vector_env("breakout", n_envs, _cores.available())
     env.reset(seed=0)
     actions = np.random.default_rng(0).integers(0, 4, (64, n_envs))
     print("made", flush=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from lazymdp.cli import main as lazymdp
+from lazymdp.cli.main import main as lazymdp
 
 SHOTS = {
     "explorer_light": ("lazymdp/KeyDoorTreasure-v0", "Key-Door-Treasure", "light", (1360, 1060), 1),

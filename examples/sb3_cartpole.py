@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.env_util import make_vec_env
 
-from lazymdp.vector_wrappers import LazyVectorAction
-from lazymdp.wrappers import LazyAction
+from lazymdp.wrappers.lazy_action import LazyAction
+from lazymdp.wrappers.lazy_vector_action import LazyVectorAction
 
 WORLD = "CartPole-v1"
 ETAS = (0.01, 0.3)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lazymdp as lz
-from lazymdp.sources import load_model
+from lazymdp.envs.loading import load_model
 
 matplotlib.use("Agg")
 

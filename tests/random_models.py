@@ -72,3 +72,21 @@ def models(draw, max_states=8, gammas=(0.0, 0.5, 0.9, 0.99, 0.999)):
         draw(st.sampled_from([1, 2, None])),
         draw(st.booleans()),
     )
+
+
+NOT_INDEXABLE = Model(
+    transitions=np.array(
+        [
+            [[0.4, 0.0, 0.6, 0.0], [0.6, 0.4, 0.0, 0.0]],
+            [[0.0, 0.5, 0.0, 0.5], [0.0, 0.8, 0.2, 0.0]],
+            [[0.0, 0.1, 0.9, 0.0], [0.0, 0.4, 0.0, 0.6]],
+            [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]],
+        ]
+    ),
+    rewards=np.array([[0.4, 0.0], [-0.4, -1.2], [1.2, -2.2], [0.0, 0.0]]),
+    gamma=0.95,
+    absorbing=np.array([False, False, False, True]),
+    start=np.array([1.0, 0.0, 0.0, 0.0]),
+    default=np.array([[0.0, 1.0], [0.4, 0.6], [0.4, 0.6], [0.5, 0.5]]),
+)
+"""State 1 takes control up to 0.17, is lazy up to 1.09, and takes control again up to 1.35."""

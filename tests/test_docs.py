@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import lazymdp as lz
-from lazymdp import cli
-from lazymdp.cli_training import train_dqn
+from lazymdp.cli import main as cli
+from lazymdp.cli.train import train_dqn
 from lazymdp.experiments import EXPERIMENTS
 
 matplotlib.use("Agg")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import lazymdp as lz
-from lazymdp.exact.methods import METHODS
+from lazymdp.exact.algorithms import METHODS
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=64)
 tables = arrays(float, array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4), elements=anything)

@@ -12,53 +12,60 @@ import lazymdp as lz
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "lazymdp"
-ORDER = [
-    "cores",
-    "files",
-    "progress",
-    "arrays",
-    "tables",
-    "mdp",
-    "envs",
-    "sources",
-    "lazy",
-    "default_forms",
-    "defaults",
-    "wrappers",
-    "vector_wrappers",
-    "exact",
-    "measure",
-    "learn",
-    "show",
-    "runs",
-    "checkpoints",
-    "experiments",
-    "interrupts",
-    "cli_output",
-    "cli_training",
-    "cli",
-    "__main__",
-]
-"""A module imports only from itself and from modules to its left."""
+LAYERS = (
+    {"_arrays", "_colors", "_cores", "_files", "_progress", "_provenance"},
+    {"mdp", "envs"},
+    {"lazy", "defaults", "wrappers"},
+    {"exact"},
+    {"measure"},
+    {"learn"},
+    {"show"},
+    {"explain"},
+    {"experiments", "sweep"},
+    {"cli"},
+    {"__main__"},
+)
+"""The design's direction of flow: a package imports only from its own layer and from layers above it in this list."""
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
+WHOLE_PROJECT = {"test_package", "test_docs", "test_examples", "test_fuzz"}
+"""Tests of no single module."""
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def imported(path):
+    """The modules of the library that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: absolute imports only"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_flow_one_way(path):
     own = path.relative_to(SOURCE).with_suffix("").parts[0]
-    if own == "__init__":
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "absolute imports only"
-            names = [
-                f"{node.module}.{alias.name}" if node.module == "lazymdp" else str(node.module) for alias in node.names
-            ]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            if name.startswith("lazymdp."):
-                assert ORDER.index(name.split(".")[1]) <= ORDER.index(own), f"{own} imports {name}"
+    for name in imported(path):
+        if name.startswith("lazymdp."):
+            other = name.split(".")[1]
+            assert other in RANK, f"{other} is in no layer"
+            assert RANK[other] <= RANK[own], f"{own} imports {name}"
+
+
+def test_no_two_modules_share_a_name():
+    names = [path.stem for path in MODULES if path.parent != SOURCE / "cli"]
+    assert len(set(names)) == len(names), sorted(name for name in names if names.count(name) > 1)
+
+
+def test_the_tests_mirror_the_package():
+    modules = {path.relative_to(SOURCE).with_suffix("") for path in MODULES}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path.stem in WHOLE_PROJECT:
+            continue
+        folder, about = path.relative_to(ROOT / "tests").parent, path.stem.removeprefix("test_")
+        parts = about.split("_")
+        names = ["_".join(parts[: end + 1]) for end in range(len(parts))]
+        assert any({folder / name, folder / f"_{name}"} & modules for name in names), f"{path} tests no module"
 
 
 def test_exact_and_measure_print_nothing_and_write_no_files():

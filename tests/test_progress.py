@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lazymdp.progress import Rate
+from lazymdp._progress import Rate
 
 
 def test_the_rate_is_that_since_it_was_last_asked(monkeypatch):

@@ -8,20 +8,20 @@ from typing import Any
 
 from lazymdp import envs as envs
 from lazymdp import learn as learn
-from lazymdp.checkpoints import RunFolder
-from lazymdp.defaults import DefaultPolicy, Mixture
+from lazymdp.defaults.protocol import DefaultPolicy, Mixture
 from lazymdp.exact import policies as policies
-from lazymdp.exact.bounds import EtaMinTheorem, eta_max, eta_min, eta_min_theorem
-from lazymdp.exact.evaluation import Evaluation, evaluate, steps_to_absorption
-from lazymdp.exact.horizon import HorizonSolution
+from lazymdp.exact.eta_bounds import EtaMinTheorem, eta_max, eta_min, eta_min_theorem
+from lazymdp.exact.evaluate import Evaluation, evaluate, steps_to_absorption
+from lazymdp.exact.finite_horizon import HorizonSolution
 from lazymdp.exact.path import BudgetedPolicy, EtaPath, eta_path
-from lazymdp.exact.solution import NotConverged, Solution, solve
+from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP, lazy_gap
+from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.mdp import MDP
 from lazymdp.measure.frequency import LazyFrequency, lazy_frequency
 from lazymdp.measure.importance import action_gap, importance_advice
-from lazymdp.vector_wrappers import LazyVectorAction
-from lazymdp.wrappers import LazyAction
+from lazymdp.wrappers.lazy_action import LazyAction
+from lazymdp.wrappers.lazy_vector_action import LazyVectorAction
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,6 @@
 """`python -m lazymdp`: the command line."""
 
-from lazymdp.cli import entry_point
+from lazymdp.cli.main import entry_point
 
 if __name__ == "__main__":
     entry_point()

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.arrays import LARGEST, SUM_TOLERANCE, real_array
+from lazymdp._arrays import LARGEST, SUM_TOLERANCE, real_array
 from lazymdp.mdp import MDP
 
 

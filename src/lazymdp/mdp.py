@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.arrays import LARGEST, SUM_TOLERANCE, check_gamma, check_names, real_array, transition_rows
-from lazymdp.files import replacing
-from lazymdp.tables import read_table
+from lazymdp._arrays import LARGEST, SUM_TOLERANCE, check_gamma, check_names, real_array, transition_rows
+from lazymdp._files import replacing
+from lazymdp.envs.toy_text import read_table
 
 if TYPE_CHECKING:
     import gymnasium as gym

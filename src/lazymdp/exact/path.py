@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.evaluation import policy_line
-from lazymdp.exact.parametric import Progress, Trace, exact_trace
-from lazymdp.exact.sandwich import certified_error, certified_trace
-from lazymdp.exact.solution import NotConverged
+from lazymdp.exact.evaluate import policy_line
+from lazymdp.exact.path_exact import Progress, Trace, exact_trace
+from lazymdp.exact.path_within_tol import certified_error, certified_trace
+from lazymdp.exact.solve import NotConverged
 from lazymdp.lazy import LazyMDP, check_eta
 from lazymdp.mdp import MDP
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.evaluation import TOO_LONG, action_values
-from lazymdp.exact.methods import Search, local_policy_iteration, policy_iteration
+from lazymdp.exact.algorithms import Search, local_policy_iteration, policy_iteration
+from lazymdp.exact.evaluate import TOO_LONG, action_values
 from lazymdp.lazy import LazyMDP, check_table
 from lazymdp.mdp import MDP
 

@@ -5,7 +5,7 @@ the only place in the library that knows the paper's numbers.
 """
 
 from lazymdp.experiments import fig2, fig3, fig7, fig10, fig11, kdt_path, minatar, samples, theorem4
-from lazymdp.experiments.experiment import Claim, Experiment
+from lazymdp.experiments.registry import Claim, Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment

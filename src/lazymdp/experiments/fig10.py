@@ -18,22 +18,22 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from lazymdp._colors import CONTROL, FAINT
 from lazymdp.exact import policies
-from lazymdp.exact.bounds import eta_max, eta_min, eta_min_theorem
+from lazymdp.exact.eta_bounds import eta_max, eta_min, eta_min_theorem
 from lazymdp.exact.path import eta_path
-from lazymdp.experiments import worlds
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.experiments import paper_worlds
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Table, Tables, table
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 from lazymdp.measure.frequency import lazy_frequency
-from lazymdp.runs import Table, Tables, table
 from lazymdp.show import frequency_curve, styled
-from lazymdp.show.colors import CONTROL, FAINT
 
 TITLE = "Frequency of the lazy action against eta, with the bounds"
 _WORLDS: dict[str, Callable[[], tuple[Any, MDP]]] = {
-    "Key-Door-Treasure": worlds.key_door_treasure,
-    "Rivers & Bridges": worlds.rivers_and_bridges,
+    "Key-Door-Treasure": paper_worlds.key_door_treasure,
+    "Rivers & Bridges": paper_worlds.rivers_and_bridges,
 }
 _DEFAULTS = {"uniform": policies.uniform, "second-best": policies.second_best}
 

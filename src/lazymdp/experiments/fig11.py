@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from lazymdp.envs import KeyDoorTreasure
 from lazymdp.exact import policies
 from lazymdp.exact.path import eta_path
-from lazymdp.exact.solution import solve
-from lazymdp.experiments import worlds
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.exact.solve import solve
+from lazymdp.experiments import paper_worlds
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Table, Tables, table
 from lazymdp.lazy import LazyMDP
 from lazymdp.measure.importance import action_gap, importance_advice
-from lazymdp.runs import Table, Tables, table
 from lazymdp.show import heat_map, styled
 
 TITLE = "Importance maps: only the lazy-gap picks out key, doors and treasure"
@@ -52,7 +52,7 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
     """Every measure of every state."""
-    world, mdp = worlds.key_door_treasure()
+    world, mdp = paper_worlds.key_door_treasure()
     default = policies.uniform(mdp)
     base, low, high = (solve(LazyMDP(mdp, default, eta)) for eta in (0.0, config.low, config.high))
     alive = ~mdp.absorbing
@@ -73,8 +73,8 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
             row=world.cells[:, 0],
             column=world.cells[:, 1],
             has_key=world.has_key,
-            reachable=worlds.reachable(mdp),
-            moves_to_key_action=worlds.moves_to_key_action(world, mdp),
+            reachable=paper_worlds.reachable(mdp),
+            moves_to_key_action=paper_worlds.moves_to_key_action(world, mdp),
             moves_to_treasure=_moves_to_treasure(base.value, alive),
             control_high=high.control,
             **{name: np.where(alive, measure, 0.0) for name, measure in measures.items()},
@@ -86,7 +86,7 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
 def _moves_to_treasure(value: NDArray[np.float64], alive: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The treasure is worth gamma**(moves - 1) to the optimal agent."""
     moves = np.zeros(value.size, dtype=np.int64)
-    moves[alive] = np.rint(np.log(value[alive]) / np.log(worlds.GAMMA)).astype(np.int64) + 1
+    moves[alive] = np.rint(np.log(value[alive]) / np.log(paper_worlds.GAMMA)).astype(np.int64) + 1
     return moves
 
 

@@ -16,13 +16,13 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from lazymdp.envs import RiversAndBridges
-from lazymdp.exact.bounds import eta_max, eta_min_theorem
+from lazymdp.exact.eta_bounds import eta_max, eta_min_theorem
 from lazymdp.exact.path import eta_path
-from lazymdp.exact.solution import solve
-from lazymdp.experiments import worlds
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.exact.solve import solve
+from lazymdp.experiments import paper_worlds
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Tables, table
 from lazymdp.lazy import LazyMDP
-from lazymdp.runs import Tables, table
 from lazymdp.show import heat_map, styled, world_map
 
 TITLE = "Rivers & Bridges: the lazy-gap is zero except on the bridges"
@@ -40,11 +40,11 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
     """Solves for the map, for a range of prices, and for every price."""
-    world, mdp = worlds.rivers_and_bridges()
-    default = worlds.slippery(world, mdp)
+    world, mdp = paper_worlds.rivers_and_bridges()
+    default = paper_worlds.slippery(world, mdp)
     path = eta_path(mdp, default)
     top = eta_max(mdp, default)
-    elsewhere = ~worlds.bridges(world) & ~mdp.absorbing
+    elsewhere = ~paper_worlds.bridges(world) & ~mdp.absorbing
     prices = np.geomspace(top * 1e-4, top * 0.999, config.prices)
     largest = np.empty(prices.size)
     for place, price in enumerate(prices):
@@ -56,7 +56,7 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
             state=np.arange(mdp.n_states),
             row=world.cells[:, 0],
             column=world.cells[:, 1],
-            bridge=worlds.bridges(world),
+            bridge=paper_worlds.bridges(world),
             lazy_gap=solve(LazyMDP(mdp, default, config.eta)).lazy_gap,
             critical_eta=path.critical_eta,
         ),

@@ -18,15 +18,16 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from lazymdp._colors import CONTROL, INK, LAZY
 from lazymdp.envs import KeyDoorTreasure
 from lazymdp.exact import policies
-from lazymdp.exact.solution import solve
-from lazymdp.experiments import worlds
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.exact.solve import solve
+from lazymdp.experiments import paper_worlds
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Tables, table
 from lazymdp.lazy import LazyMDP
-from lazymdp.runs import Tables, table
 from lazymdp.show import policy_map, styled, world_map
-from lazymdp.show.colors import CONTROL, CONTROL_SCALE, INK, LAZY
+from lazymdp.show.style import CONTROL_SCALE
 
 TITLE = "Key-Door-Treasure: the higher the price, the fewer and the more crucial the controls"
 _CONTROLS = {0.008: 195, 0.02: 130, 0.05: 43, 0.1: 16}
@@ -43,7 +44,7 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
     """Solves at each price."""
-    world, mdp = worlds.key_door_treasure()
+    world, mdp = paper_worlds.key_door_treasure()
     default = policies.uniform(mdp)
     rows = []
     for done, eta in enumerate(config.etas, 1):
@@ -59,7 +60,7 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
                 action=solution.action,
                 control=solution.control,
                 value=solution.value,
-                moves_to_key_action=worlds.moves_to_key_action(world, mdp),
+                moves_to_key_action=paper_worlds.moves_to_key_action(world, mdp),
             )
         )
         if progress is not None:

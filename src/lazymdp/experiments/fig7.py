@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from lazymdp.envs import KeyDoorTreasure
-from lazymdp.experiments import worlds
-from lazymdp.experiments.experiment import Claim, Progress
-from lazymdp.learn.tabular import TabularResult, q_learning
+from lazymdp.experiments import paper_worlds
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Table, Tables, table
+from lazymdp.learn.tabular.q_learning import TabularResult, q_learning
 from lazymdp.measure.statistics import Interval, mean_interval
-from lazymdp.runs import Table, Tables, table
 from lazymdp.show import heat_map, score_curves, styled
 
 TITLE = "Lazy exploration: Q-learning goes past the apple only at the right price"
@@ -48,7 +48,7 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
     """Learns with every price and seed."""
-    world, mdp = worlds.key_door_treasure(apple=True)
+    world, mdp = paper_worlds.key_door_treasure(apple=True)
     per_price = config.seeds * config.episodes
     total = per_price * len(config.etas)
     results = []

@@ -16,16 +16,16 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from lazymdp._colors import CONTROL, FAINT
 from lazymdp.exact import policies
-from lazymdp.exact.evaluation import evaluate
+from lazymdp.exact.evaluate import evaluate
 from lazymdp.exact.path import eta_path
-from lazymdp.exact.solution import solve
-from lazymdp.experiments import worlds
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.exact.solve import solve
+from lazymdp.experiments import paper_worlds
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Tables, table
 from lazymdp.lazy import LazyMDP
-from lazymdp.runs import Tables, table
 from lazymdp.show import path_curves, styled
-from lazymdp.show.colors import CONTROL, FAINT
 
 TITLE = "The exact path of Key-Door-Treasure: every eta at once"
 
@@ -40,7 +40,7 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
     """The path, and independent solutions at some prices."""
-    _, mdp = worlds.key_door_treasure()
+    _, mdp = paper_worlds.key_door_treasure()
     default = policies.uniform(mdp)
     path = eta_path(mdp, default)
     edges = np.concatenate([[0.0], path.breakpoints, [2.0 * path.breakpoints[-1]]])

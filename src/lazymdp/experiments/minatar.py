@@ -23,11 +23,11 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp._colors import CONTROL, FAINT, INK
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Table, Tables, table
 from lazymdp.measure.statistics import Interval, iqm_interval
-from lazymdp.runs import Table, Tables, table
 from lazymdp.show import styled
-from lazymdp.show.colors import CONTROL, FAINT, INK
 
 TITLE = "MinAtar: one dial against a specialist for every price"
 METHODS = {"augmented": (FAINT, "--", "s"), "structured": (INK, "-.", "^"), "dial": (CONTROL, "-", "o")}
@@ -72,10 +72,10 @@ EXPLORING = Config(seeds=4, epsilon=0.05)
 
 def part(config: Config, game: str, method: str, tell: Callable[[str], None] | None = None) -> Table:
     """All runs of one method in one game, as one program; `tell` is told now and then how far it is."""
-    from lazymdp.learn.dial import Dial
-    from lazymdp.learn.games import minatar
-    from lazymdp.learn.population import Population
-    from lazymdp.learn.settings import DialConfig
+    from lazymdp.learn.deep.config import DialConfig
+    from lazymdp.learn.deep.jax_env import minatar
+    from lazymdp.learn.deep.population import Population
+    from lazymdp.learn.deep.pqn import Dial
 
     count = len(config.etas) if method == "dial" else 1
     low, high = min(eta for eta in config.etas if eta > 0.0), max(config.etas)

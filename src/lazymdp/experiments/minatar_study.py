@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lazymdp import runs
-from lazymdp.experiments import STUDIES, minatar
-from lazymdp.experiments.reproduce import command, keep, load
-from lazymdp.files import locked
-from lazymdp.runs import Record, Table
+from lazymdp._files import locked
+from lazymdp._provenance import versions
+from lazymdp.experiments import STUDIES, minatar, results_io
+from lazymdp.experiments.results_io import Record, Table
+from lazymdp.experiments.runner import command, keep, load
 
 LOCK = ".lock"
 
@@ -38,7 +38,7 @@ def make(folder: Path, *games: str, **settings: Any) -> None:
     if not set(games) <= set(config.games):
         raise ValueError(f"the games are {', '.join(config.games)}, not {', '.join(games)}.")
     asked = json.loads(json.dumps(asdict(config)))
-    record = runs.load_record(folder)
+    record = results_io.load_record(folder)
     if record is not None and {**record.settings, "games": asked["games"]} != asked:
         raise ValueError(f"{folder} holds a study with other settings: give another folder.")
     started = time.perf_counter()
@@ -46,12 +46,12 @@ def make(folder: Path, *games: str, **settings: Any) -> None:
     def save(made: Table) -> None:
         nonlocal started
         with locked(folder / LOCK, wait=True):  # several processes may make a game each
-            before, told = runs.load_record(folder), datetime.now(UTC).isoformat(timespec="seconds")
+            before, told = results_io.load_record(folder), datetime.now(UTC).isoformat(timespec="seconds")
             spent = round((before.seconds if before else 0.0) + time.perf_counter() - started, 1)
             rows = minatar.joined(load(folder)["runs"] if before else None, made)
             settings = {**asked, "games": minatar.complete_games(rows)}
-            record = Record("minatar", settings, command("minatar"), spent, runs.versions(), told)
-            runs.save(folder, {"runs": rows}, record)
+            record = Record("minatar", settings, command("minatar"), spent, versions(), told)
+            results_io.save(folder, {"runs": rows}, record)
         started = time.perf_counter()
         _tell(f"{made['game'][0]} {made['method'][0]}: {spent:.0f} s so far")
 
@@ -63,14 +63,14 @@ def make(folder: Path, *games: str, **settings: Any) -> None:
 
 def explore(folder: Path) -> None:
     """Adds to a study the dials that play as the prototype did, game by game; those that are there are kept."""
-    record = runs.load_record(folder)
+    record = results_io.load_record(folder)
     if record is None:
         raise FileNotFoundError(f"{folder} holds no study: make it first, without --exploring.")
     for game, _ in minatar.PROTOTYPE:
         if game not in load(folder).get("exploring", {"game": ()})["game"]:
             made = minatar.part(minatar.EXPLORING, game, "dial", _tell)
             with locked(folder / LOCK, wait=True):
-                runs.save(folder, {"exploring": minatar.joined(load(folder).get("exploring"), made)}, record)
+                results_io.save(folder, {"exploring": minatar.joined(load(folder).get("exploring"), made)}, record)
     _judge(folder)
 
 
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _judge(folder: Path) -> None:
     """Draws the games that are complete and says which claims hold."""
     with locked(folder / LOCK, wait=True):
-        record = runs.load_record(folder)
+        record = results_io.load_record(folder)
         if record is not None and record.settings["games"]:
             data = load(folder)
             keep(STUDIES["minatar"], data, folder, replace(record, command=command("minatar")))

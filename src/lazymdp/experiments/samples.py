@@ -19,17 +19,17 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from lazymdp._colors import CONTROL, FAINT
 from lazymdp.exact import policies
-from lazymdp.exact.solution import solve
-from lazymdp.experiments import worlds
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.exact.solve import solve
+from lazymdp.experiments import paper_worlds
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Tables, table
 from lazymdp.lazy import LazyMDP
-from lazymdp.learn.tabular import q_learning
+from lazymdp.learn.tabular.q_learning import q_learning
 from lazymdp.mdp import MDP
 from lazymdp.measure.statistics import mean_interval
-from lazymdp.runs import Tables, table
 from lazymdp.show import styled
-from lazymdp.show.colors import CONTROL, FAINT
 
 TITLE = "Sample efficiency: structured against augmented Q-learning"
 LEVELS = (0.03, 0.01, 0.003, 0.001)
@@ -57,8 +57,8 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
     """Learns for ever longer, each time anew, and measures the error."""
-    _, fixed_start = worlds.key_door_treasure()
-    mdp = MDP(fixed_start.transitions, fixed_start.rewards, worlds.GAMMA)  # any state as start
+    _, fixed_start = paper_worlds.key_door_treasure()
+    mdp = MDP(fixed_start.transitions, fixed_start.rewards, paper_worlds.GAMMA)  # any state as start
     alive = ~mdp.absorbing
     exact = solve(LazyMDP(mdp, policies.uniform(mdp), config.eta)).q[alive]
     lengths = [int(_FIRST * 2 ** (half / 2.0)) for half in range(2 * config.doublings + 1)]

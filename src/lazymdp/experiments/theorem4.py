@@ -16,13 +16,13 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from lazymdp.exact.bounds import eta_max, eta_min, eta_min_theorem
+from lazymdp._colors import CONTROL, FAINT, LAZY
+from lazymdp.exact.eta_bounds import eta_max, eta_min, eta_min_theorem
 from lazymdp.exact.path import eta_path
-from lazymdp.experiments.experiment import Claim, Progress
+from lazymdp.experiments.registry import Claim, Progress
+from lazymdp.experiments.results_io import Table, Tables, table
 from lazymdp.mdp import MDP
-from lazymdp.runs import Table, Tables, table
 from lazymdp.show import styled
-from lazymdp.show.colors import CONTROL, FAINT, LAZY
 
 TITLE = "Theorem 4 against the truth on random models"
 

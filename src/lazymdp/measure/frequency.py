@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csgraph
 
-from lazymdp.exact.evaluation import evaluate as evaluate_policy
-from lazymdp.exact.evaluation import policy_transitions, solve_linear, steps_to_absorption
+from lazymdp.exact.evaluate import evaluate as evaluate_policy
+from lazymdp.exact.evaluate import policy_transitions, solve_linear, steps_to_absorption
 from lazymdp.lazy import LazyMDP
 
 _NEVER = 1e-14

@@ -1,9 +1,9 @@
 """Pictures and pages: functions that take data, draw, and return what they drew. Nothing is solved here."""
 
-from lazymdp.show.colors import CONTROL, LAZY
+from lazymdp._colors import CONTROL, LAZY
 from lazymdp.show.curves import Frontier, frequency_curve, path_curves, score_curves
 from lazymdp.show.explorer import explorer
-from lazymdp.show.grid import GridWorld, heat_map, policy_map, world_map
+from lazymdp.show.grid_maps import GridWorld, heat_map, policy_map, world_map
 from lazymdp.show.style import STYLE, styled
 
 __all__ = [

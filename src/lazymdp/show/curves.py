@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._colors import CONTROL, FAINT, INK, LAZY
 from lazymdp.measure.statistics import Interval
-from lazymdp.show.colors import CONTROL, FAINT, INK, LAZY
 from lazymdp.show.style import axes_or_new, in_style
 
 _LINES = ((INK, "-"), (CONTROL, "-"), (FAINT, "--"), (LAZY, "-."), (CONTROL, ":"))

@@ -20,9 +20,10 @@ import numpy as np
 from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._colors import CONTROL, LAZY, WALL, WATER
 from lazymdp.exact.path import EtaPath
-from lazymdp.show.colors import CONTROL, CONTROL_SCALE, LAZY, WALL, WATER
-from lazymdp.show.grid import GridWorld
+from lazymdp.show.grid_maps import GridWorld
+from lazymdp.show.style import CONTROL_SCALE
 
 _LARGEST_MB = 20.0
 """Size of a page above which a browser is no pleasure."""

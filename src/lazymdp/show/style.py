@@ -10,8 +10,13 @@ from typing import ParamSpec
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+
+from lazymdp._colors import CONTROL_STOPS
 
 _P = ParamSpec("_P")
+CONTROL_SCALE = LinearSegmentedColormap.from_list("control", CONTROL_STOPS)
+"""Color map from low to high."""
 STYLE = Path(__file__).with_name("lazymdp.mplstyle")
 
 

@@ -1,0 +1,5 @@
+"""Default policies: what acts when the agent is lazy."""
+
+from lazymdp.defaults.protocol import DefaultPolicy, Mixture, make_default
+
+__all__ = ["DefaultPolicy", "Mixture", "make_default"]

@@ -1,0 +1,312 @@
+"""Sweeping only where something still moves, and jumping ahead with a linear solve on those states.
+
+States are grouped in blocks of `BLOCK`. A block is swept again only if a block it can lead to has moved by more than
+`theta` since (Gauss-Seidel, alternately forwards and backwards). In large models most of the states are often far from
+anything that matters, and are then never looked at again.
+
+Sweeps alone move values by a factor gamma a time. So between them comes a step of policy iteration on the active
+states: with the greedy choices fixed, the correction `d` of their values solves `(I - gamma P) d = T v - v`, inactive
+states held still. It is solved roughly, by BiCGSTAB preconditioned with one forward and one backward sweep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.exact.bellman import Rows, best_and_lazy
+
+BLOCK = 64
+
+_ONE = np.uint64(1)
+
+
+class ActiveSet:
+    """Which blocks still move. One per solution; `value [S]` is improved in place."""
+
+    def __init__(self, rows: Rows, value: NDArray[np.float64]) -> None:
+        self.rows, self.value = rows, value
+        n_blocks = -(-value.size // BLOCK)
+        self._links, self._link_ends = _successor_blocks(rows, n_blocks)
+        self._moved = np.zeros(n_blocks, dtype=np.int64)  # clock at which the block last moved
+        self._seen = np.zeros(n_blocks, dtype=np.int64)  # clock at which the block was last swept
+        self._drift = np.zeros(n_blocks)  # movement not yet announced, at most theta
+        self._where = np.full(value.size, -1, dtype=np.int32)  # place of a state in the local system
+        self._clock = 1
+        self._forwards = False
+
+    def wake(self, changes: NDArray[np.float64], theta: float) -> None:
+        """Takes note of changes `[S]` made to the values from outside."""
+        blocks = np.arange(0, changes.size, BLOCK)
+        largest = np.maximum(np.maximum.reduceat(changes, blocks), -np.minimum.reduceat(changes, blocks))
+        self._clock += 1
+        self._moved[largest > theta] = self._clock
+
+    def sweep(self, theta: float, passes: int) -> bool:
+        """Up to `passes` passes over the blocks that are due; False once none is due any more."""
+        for _ in range(passes):
+            swept, self._clock = _pass(
+                self.rows, self.value, self._links, self._link_ends, self._moved, self._seen, self._drift,
+                self._clock, theta, self._forwards,
+            )  # fmt: skip
+            self._forwards = not self._forwards
+            if not swept:
+                return False
+        return True
+
+    def correct(self, since: int, theta: float, forcing: float, max_iterations: int) -> bool:
+        """A step of policy iteration on the blocks swept since the clock read `since`; False if it broke down."""
+        states = _states_of(self._seen >= since, self.rows.absorbing)
+        if not states.size:
+            return True
+        self._where[states] = np.arange(states.size, dtype=np.int32)
+        chosen, change, ends = _choose(self.rows, self.value, states, self._where)
+        columns, weights = _fill(self.rows, states, self._where, chosen, ends)
+        self._where[states] = -1
+        correction, done = bicgstab(ends, columns, weights, change, forcing, 0.3 * theta, max_iterations)
+        if not done:
+            return False
+        self._clock += 1
+        _apply(self.value, states, correction, self._moved, self._drift, self._clock, theta)
+        return True
+
+    @property
+    def clock(self) -> int:
+        """Counts block sweeps; used to say "since then"."""
+        return self._clock
+
+
+# Arrays are sized by counting first: growing one inside a loop makes the whole loop ten times slower.
+
+
+@numba.njit(cache=True, nogil=True)
+def _successor_blocks(rows: Rows, n_blocks: int) -> Any:
+    """The blocks that each block can lead to: `links[link_ends[b] : link_ends[b + 1]]`."""
+    n_states = rows.absorbing.size
+    n_actions = rows.rewards.size // n_states
+    ends = np.zeros(n_blocks + 1, dtype=np.int64)
+    links = np.empty(0, dtype=np.int32)
+    for fill in (False, True):
+        last = np.full(n_blocks, -1, dtype=np.int32)
+        count = np.uint64(0)
+        for block in range(n_blocks):
+            begin = rows.indptr[np.uint64(block * BLOCK * n_actions)]
+            end = rows.indptr[np.uint64(min(n_states, (block + 1) * BLOCK) * n_actions)]
+            tag = np.int32(block)
+            for j in range(np.uint64(begin), np.uint64(end)):
+                other = np.uint32(rows.indices[j]) // np.uint32(BLOCK)
+                if last[other] != tag:
+                    last[other] = tag
+                    if fill:
+                        links[count] = other
+                    count += _ONE
+            ends[block + 1] = count
+        if not fill:
+            links = np.empty(count, dtype=np.int32)
+    return links, ends
+
+
+@numba.njit(cache=True, nogil=True)
+def _pass(
+    rows: Rows, value: Any, links: Any, link_ends: Any, moved: Any, seen: Any, drift: Any,
+    clock: int, theta: float, forwards: bool,
+) -> Any:  # fmt: skip
+    """One Gauss-Seidel pass over the blocks that are due; returns the number of states swept and the clock."""
+    n_states, n_blocks = value.size, seen.size
+    n_actions = np.uint64(rows.rewards.size // n_states)
+    swept = 0
+    for i in range(n_blocks):
+        block = i if forwards else n_blocks - 1 - i
+        due = False
+        for k in range(link_ends[block], link_ends[block + 1]):
+            if moved[links[k]] > seen[block]:
+                due = True
+                break
+        if not due:
+            continue
+        seen[block] = clock
+        clock += 1
+        begin, end = block * BLOCK, min(n_states, (block + 1) * BLOCK)
+        largest = 0.0
+        for k in range(end - begin):
+            state = np.uint64(begin + k if forwards else end - 1 - k)
+            if rows.absorbing[state]:
+                continue
+            best, lazy, _ = best_and_lazy(rows, value, state, n_actions)
+            new = max(best - rows.eta, lazy)
+            largest = max(largest, abs(new - value[state]))
+            value[state] = new
+        swept += end - begin
+        drift[block] += largest
+        if drift[block] > theta:
+            moved[block] = clock
+            drift[block] = 0.0
+    return swept, clock
+
+
+@numba.njit(cache=True, nogil=True)
+def _states_of(chosen: Any, absorbing: Any) -> Any:
+    """The states, absorbing ones left out, of the blocks marked in `chosen`."""
+    states = np.empty(np.sum(chosen) * BLOCK, dtype=np.int32)
+    count = 0
+    for block in range(chosen.size):
+        if chosen[block]:
+            for state in range(block * BLOCK, min(absorbing.size, (block + 1) * BLOCK)):
+                if not absorbing[state]:
+                    states[count] = state
+                    count += 1
+    return states[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def _choose(rows: Rows, value: Any, states: Any, where: Any) -> Any:
+    """Greedy choices in `states`: for each its row (-1 for lazy), `T v - v`, and where its entries will end."""
+    n_actions = np.uint64(rows.rewards.size // value.size)
+    chosen = np.empty(states.size, dtype=np.int64)
+    change = np.empty(states.size, dtype=np.float64)
+    ends = np.zeros(states.size + 1, dtype=np.int32)
+    last = np.full(states.size, -1, dtype=np.int32)
+    count = 0
+    for i in range(np.uint64(states.size)):
+        state = np.uint64(states[i])
+        best, lazy, best_row = best_and_lazy(rows, value, state, n_actions)
+        control = best - rows.eta > lazy
+        chosen[i] = np.int64(best_row) if control else -1
+        change[i] = (best - rows.eta if control else lazy) - value[state]
+        first, final = (best_row, best_row + _ONE) if control else (state * n_actions, (state + _ONE) * n_actions)
+        tag = np.int32(i)
+        for j in range(np.uint64(rows.indptr[first]), np.uint64(rows.indptr[final])):
+            k = where[np.uint32(rows.indices[j])]
+            if k >= 0 and last[k] != tag:
+                last[k] = tag
+                count += 1
+        ends[i + _ONE] = count
+    return chosen, change, ends
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(rows: Rows, states: Any, where: Any, chosen: Any, ends: Any) -> Any:
+    """The rows of `gamma P` under `chosen`: columns and weights, a lazy row being the blend of its actions' rows."""
+    n_actions = np.uint64(rows.rewards.size // where.size)
+    columns = np.empty(ends[-1], dtype=np.int32)
+    weights = np.empty(ends[-1], dtype=np.float64)
+    slot = np.full(states.size, -1, dtype=np.int32)
+    for i in range(np.uint64(states.size)):
+        begin = ends[i]
+        count = begin
+        control = chosen[i] >= 0
+        state = np.uint64(states[i])
+        first = np.uint64(chosen[i]) if control else state * n_actions
+        for row in range(first, first + (_ONE if control else n_actions)):
+            scale = rows.gamma if control else rows.gamma * rows.default[row]
+            for j in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + _ONE])):
+                k = where[np.uint32(rows.indices[j])]
+                if k < 0:
+                    continue
+                if slot[k] >= begin:
+                    weights[slot[k]] += scale * rows.data[j]
+                else:
+                    slot[k] = count
+                    columns[count], weights[count] = k, scale * rows.data[j]
+                    count += 1
+    return columns, weights
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _multiply(ends: Any, columns: Any, weights: Any, x: Any, out: Any) -> None:
+    """`out = (I - gamma P) x`."""
+    for i in range(np.uint64(x.size)):
+        total = 0.0
+        for j in range(np.uint64(ends[i]), np.uint64(ends[i + _ONE])):
+            total += weights[j] * x[np.uint32(columns[j])]
+        out[i] = x[i] - total
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _precondition(ends: Any, columns: Any, weights: Any, x: Any, out: Any) -> None:
+    """One forward and one backward sweep towards `(I - gamma P)^-1 x`, from 0."""
+    n = np.uint64(x.size)
+    out[:] = 0.0
+    for i in range(n):
+        total = 0.0
+        for j in range(np.uint64(ends[i]), np.uint64(ends[i + _ONE])):
+            total += weights[j] * out[np.uint32(columns[j])]
+        out[i] = x[i] + total
+    for k in range(n):
+        back = n - _ONE - k
+        total = 0.0
+        for j in range(np.uint64(ends[back]), np.uint64(ends[back + _ONE])):
+            total += weights[j] * out[np.uint32(columns[j])]
+        out[back] = x[back] + total
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _dot(x: Any, y: Any) -> float:
+    """`x . y`; a library call would start threads for vectors this short, and wait for them."""
+    total = 0.0
+    for i in range(np.uint64(x.size)):
+        total += x[i] * y[i]
+    return total
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # a breakdown shows as inf or nan, no exception
+def bicgstab(
+    ends: Any, columns: Any, weights: Any, change: Any, forcing: float, floor: float, max_iterations: int
+) -> Any:
+    """Solves `(I - gamma P) d = change` until no residual exceeds `max(forcing * largest change, floor)`.
+
+    Returns:
+        The correction `d`, and whether it got there (else it must not be used).
+    """
+    n = change.size
+    solution, residual, shadow = np.zeros(n), change.copy(), change
+    direction, image = np.zeros(n), np.zeros(n)
+    smooth, smooth_image, smooth_direction = np.empty(n), np.empty(n), np.empty(n)
+    target = max(forcing * np.max(np.abs(change)), floor)
+    if np.max(np.abs(change)) <= target:
+        return solution, True
+    rho = alpha = omega = 1.0
+    for iteration in range(max_iterations):
+        rho_new = _dot(shadow, residual)
+        if iteration == 0:
+            direction[:] = residual
+        else:
+            beta = (rho_new / rho) * (alpha / omega)
+            for i in range(n):
+                direction[i] = residual[i] + beta * (direction[i] - omega * image[i])
+        rho = rho_new
+        _precondition(ends, columns, weights, direction, smooth_direction)
+        _multiply(ends, columns, weights, smooth_direction, image)
+        alpha = rho / _dot(shadow, image)
+        for i in range(n):
+            residual[i] -= alpha * image[i]
+        _precondition(ends, columns, weights, residual, smooth)
+        _multiply(ends, columns, weights, smooth, smooth_image)
+        scale = _dot(smooth_image, smooth_image)
+        omega = _dot(smooth_image, residual) / scale if scale > 0.0 else 0.0
+        worst, checksum = 0.0, 0.0
+        for i in range(n):
+            solution[i] += alpha * smooth_direction[i] + omega * smooth[i]
+            residual[i] -= omega * smooth_image[i]
+            worst = max(worst, abs(residual[i]))
+            checksum += solution[i] + residual[i]  # `max` passes over nan, a sum does not
+        if not np.isfinite(checksum):
+            return solution, False
+        if worst <= target:
+            return solution, True
+        if omega == 0.0 or rho == 0.0:
+            return solution, False
+    return solution, False
+
+
+@numba.njit(cache=True, nogil=True)
+def _apply(value: Any, states: Any, correction: Any, moved: Any, drift: Any, clock: int, theta: float) -> None:
+    """Adds the correction and announces the blocks it moved."""
+    for i in range(states.size):
+        state = states[i]
+        value[state] += correction[i]
+        if abs(correction[i]) > theta - drift[state // BLOCK]:
+            moved[state // BLOCK] = clock

@@ -1,0 +1,216 @@
+"""The exact eta-path, by parametric policy iteration from the always-lazy policy down to price 0.
+
+With a policy's matrix `B = I - gamma P_pi` (on the states that are not absorbing), every other choice `(s, a)` has a
+row `n = e_s - gamma P(. | s, a)` and, against the policy, a gain that is a line in the price:
+
+    gain(eta) = alpha - eta beta,    alpha = r(s, a) - n . V,    beta = [a is not lazy] - n . K.
+
+On the way down the next choice to become better is the one with the largest `alpha / beta` among those with
+`beta > 0`. One row of `B` changes then, so everything is updated by one rank-one step, on the *tableau* `T = N B^-1` of
+all other choices' rows. The steps are collected and applied in blocks, as matrix products, which is where the speed
+comes from.
+
+*Ties.* Several choices may become better at the same price. Each step has `beta > 0` and so strictly raises K, hence no
+policy comes twice at one price, and the loop ends with the policy that is optimal just below it. Choices that tie on a
+whole interval (`alpha = beta = 0`) are left alone, except that lazy is preferred.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+import scipy.linalg.blas
+from numpy.typing import NDArray
+
+from lazymdp.exact.evaluate import TOO_LONG, policy_transitions
+from lazymdp.lazy import LazyMDP
+
+Progress = Callable[[int, float], None]
+"""Called with the steps so far and the price reached."""
+
+_BLOCK = 64
+"""Steps collected before they are applied to the tableau."""
+
+_LARGEST_TABLEAU = 150_000_000
+"""Numbers in the largest tableau built, 1.2 GB, and as much again while it is filled."""
+
+_NO_SLOPE = 1e-12
+"""Relative size under which a slope counts as 0."""
+
+_SAME_PRICE = 1e-11
+"""Distance, relative to the largest breakpoint, under which two of them are one, and one is 0."""
+
+
+@dataclass
+class Trace:
+    """What happened on the way down.
+
+    Attributes:
+        breakpoints: Prices, falling.
+        switches: `(breakpoint, state, action below, action above)`.
+        start_values: Value from the start distribution before the first breakpoint and after each.
+        start_counts: Expected controls likewise.
+    """
+
+    breakpoints: list[float] = field(default_factory=list)
+    switches: list[tuple[int, int, int, int]] = field(default_factory=list)
+    start_values: list[float] = field(default_factory=list)
+    start_counts: list[float] = field(default_factory=list)
+
+    def add(self, eta: float, before: NDArray[np.int64], after: NDArray[np.int64], value: float, count: float) -> None:
+        """Records that the policy changed at `eta` from `before` to `after`, `[S]` actions both."""
+        changed = np.flatnonzero(before != after)
+        index = len(self.breakpoints)
+        self.breakpoints.append(eta)
+        self.switches += [(index, int(s), int(after[s]), int(before[s])) for s in changed]
+        self.start_values.append(value)
+        self.start_counts.append(count)
+
+
+def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
+    """Walks down from the always-lazy policy, breakpoint by breakpoint."""
+    trace = Trace()
+    tableau = _Tableau(lazy)
+    trace.start_values.append(tableau.start_value)
+    trace.start_counts.append(0.0)
+    eta = np.inf
+    before = tableau.action.copy()
+    scale = 0.0
+    while True:
+        slot, crossing = tableau.next_gain()
+        scale = max(scale, crossing)
+        if slot < 0 or crossing < eta - _SAME_PRICE * scale:  # all ties at this price are done
+            for tied in tableau.lazy_ties(eta):
+                tableau.step(tied)
+            if not np.array_equal(before, tableau.action):
+                trace.add(eta, before, tableau.action, tableau.start_value, tableau.start_count)
+                before = tableau.action.copy()
+            if slot < 0 or crossing <= _SAME_PRICE * scale:
+                return trace
+            eta = crossing
+        tableau.step(slot)
+        if progress is not None:
+            progress(tableau.steps, min(eta, crossing))
+
+
+class _Tableau:
+    """The other choices' rows against the current policy, `T - left @ right`, and their gains.
+
+    A *slot* is one choice that the policy does not take. When it enters, the choice that leaves takes its slot.
+
+    Attributes:
+        action: `[S]` the policy; `A` is lazy.
+        steps: Steps taken.
+    """
+
+    def __init__(self, lazy: LazyMDP) -> None:
+        mdp = lazy.mdp
+        self.lazy_action = mdp.n_actions
+        self.action = np.full(mdp.n_states, mdp.n_actions)
+        self.alive = np.flatnonzero(~mdp.absorbing)
+        n = self.alive.size
+        # Control with an action that the default takes for sure anyway never pays at a price above 0.
+        states, self.slot_action = np.nonzero((lazy.default_policy < 1.0) & ~mdp.absorbing[:, None])
+        place = np.zeros(mdp.n_states, dtype=np.int64)
+        place[self.alive] = np.arange(n)
+        self.slot_state = place[states]
+        self.steps = self._pending = 0
+        if (self.slot_state.size + 1) * n > _LARGEST_TABLEAU:
+            raise ValueError(
+                f"the exact path of {n} states and {self.slot_state.size} choices needs "
+                f"{8e-9 * self.slot_state.size * n:.1f} GB. Pass tol= for a path proven to be within it."
+            )
+        self._start_tableau(lazy, states)
+
+    def _start_tableau(self, lazy: LazyMDP, states: NDArray[np.int64]) -> None:
+        """Fills the tableau of the always-lazy policy: `T = N B^-1`, by one factorisation of `B`."""
+        mdp, default = lazy.mdp, lazy.default_policy
+        n, n_slots = self.alive.size, self.slot_state.size
+        step = policy_transitions(mdp, default)[self.alive][:, self.alive].toarray()
+        step *= -mdp.gamma
+        step[np.diag_indices(n)] += 1.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
+            try:
+                factors = scipy.linalg.lu_factor(step, overwrite_a=True, check_finite=False)
+            except scipy.linalg.LinAlgWarning as error:
+                raise ValueError(TOO_LONG) from error
+        value = scipy.linalg.lu_solve(factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive])
+        chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
+        # One more row, the start distribution, so that its value and count come along for free.
+        rows = np.zeros((n_slots + 1, n))
+        rows[:-1] = chosen.toarray()
+        rows *= -mdp.gamma
+        rows[np.arange(n_slots), self.slot_state] += 1.0
+        rows[-1] = mdp.start[self.alive]
+        self._table = scipy.linalg.lu_solve(factors, rows.T, trans=1, overwrite_b=True, check_finite=False).T
+        gain = mdp.rewards[states, self.slot_action] + mdp.gamma * (chosen @ value) - value[self.slot_state]
+        self._alpha = np.append(gain, -mdp.start[self.alive] @ value)
+        self._beta = np.append(np.ones(n_slots), 0.0)
+        self._left = np.zeros((n_slots + 1, _BLOCK))
+        self._right = np.zeros((_BLOCK, n))
+
+    @property
+    def start_value(self) -> float:
+        """Value of the policy from the start distribution, without the price."""
+        return float(-self._alpha[-1])
+
+    @property
+    def start_count(self) -> float:
+        """Expected controls of the policy from the start distribution."""
+        return max(0.0, float(-self._beta[-1]))
+
+    def next_gain(self) -> tuple[int, float]:
+        """The slot that becomes better first on the way down, and the price; (-1, 0) if none does before 0."""
+        alpha, beta = self._alpha[:-1], self._beta[:-1]
+        flat = _NO_SLOPE * (1.0 + self._largest_count())
+        if not flat < 1e-3:  # a single step of control could not be told from none
+            raise ValueError(TOO_LONG)
+        rising = beta > flat
+        if not rising.any():
+            return -1, 0.0
+        crossing = np.divide(alpha, beta, out=np.full(alpha.size, -np.inf), where=rising)
+        slot = int(crossing.argmax())
+        return (slot, float(crossing[slot])) if crossing[slot] > 0.0 else (-1, 0.0)
+
+    def lazy_ties(self, eta: float) -> NDArray[np.int64]:
+        """Lazy slots that tie with the policy's choice below `eta` on a whole interval."""
+        flat = np.abs(self._beta[:-1]) <= _NO_SLOPE * (1.0 + self._largest_count())
+        level = np.abs(self._alpha[:-1]) <= _NO_SLOPE * (abs(self._alpha[-1]) + min(eta, 1e300))
+        return np.flatnonzero((self.slot_action == self.lazy_action) & flat & level)
+
+    def _largest_count(self) -> float:
+        return float(np.abs(self._beta).max())
+
+    def step(self, slot: int) -> None:
+        """Lets the choice of `slot` enter the policy."""
+        k, place = self._pending, self.slot_state[slot]
+        column = self._table[:, place] - self._left[:, :k] @ self._right[:k, place]
+        row = self._table[slot] - self._left[slot, :k] @ self._right[:k]
+        pivot = column[slot]
+        row[place] -= 1.0
+        scaled = column / pivot
+        alpha, beta = self._alpha[slot], self._beta[slot]
+        self._alpha -= alpha * scaled
+        self._beta -= beta * scaled
+        self._left[:, k] = scaled
+        self._right[k] = row
+        # The choice that leaves takes the slot; against the new policy its gain is what entering brought, reversed.
+        self._left[slot, : k + 1] = 0.0
+        self._table[slot] = row / -pivot
+        self._table[slot, place] += 1.0
+        self._alpha[slot], self._beta[slot] = -alpha / pivot, -beta / pivot
+        state = self.alive[place]
+        self.action[state], self.slot_action[slot] = self.slot_action[slot], self.action[state]
+        self.steps += 1
+        self._pending += 1
+        if self._pending == _BLOCK:
+            # In place, on the transposes: BLAS wants columns.
+            update = scipy.linalg.blas.dgemm(-1.0, self._right.T, self._left.T, 1.0, self._table.T, overwrite_c=True)
+            self._table = update.T
+            self._left[:] = 0.0
+            self._pending = 0

@@ -1,0 +1,1 @@
+"""Deep agents: an algorithm, a form, a price and a default policy, chosen independently. Needs JAX."""

@@ -1,0 +1,181 @@
+"""Maps of grid worlds: where the agent takes control, with which action, and how much each cell matters."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize, to_hex, to_rgb
+from matplotlib.patches import Rectangle
+from numpy.typing import ArrayLike, NDArray
+
+from lazymdp._colors import BRIDGE, CONTROL, FLOOR, INK, LAZY, WALL, WATER
+from lazymdp.show.style import CONTROL_SCALE, axes_or_new, in_style
+
+_ARROWS = {"up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0)}
+_LABELS = "SGTKDA"
+"""Cells of a layout whose letter is written into the map."""
+
+
+class GridWorld(Protocol):
+    """What a world has to offer to be drawn; both worlds of `lazymdp.envs` do."""
+
+    layout: tuple[str, ...]
+    cells: NDArray[np.int64]  # [S, 2] row and column of each state
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Up, right, down, left, in the order of the actions."""
+
+
+@in_style
+def policy_map(
+    world: GridWorld,
+    action: ArrayLike,
+    *,
+    values: ArrayLike | None = None,
+    limits: tuple[float, float] | None = None,
+    layer: ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws a policy: control cells orange with an arrow, lazy cells gray with a dot.
+
+    Args:
+        world: The grid world.
+        action: `[S]` actions, the last one lazy.
+        values: `[S]` numbers to colour the control cells by, from light to dark orange; by default all are alike.
+        limits: Smallest and largest of the colours, so that several maps compare; by default those of `values`.
+        layer: `[S]` bool, the states to draw where several share a cell (without and with the key); default all.
+        ax: Where to draw; by default a new figure.
+    """
+    chosen = np.asarray(action)
+    axes = _canvas(world, ax)
+    scale = None
+    if values is not None:
+        numbers = np.asarray(values, dtype=float)
+        scale = ScalarMappable(Normalize(*(limits or (numbers.min(), numbers.max()))), CONTROL_SCALE)
+    for state in _drawn(world, layer):
+        row, column = world.cells[state]
+        if world.layout[row][column] in "#~GT":
+            continue
+        if chosen[state] < len(world.action_names):
+            color = CONTROL if scale is None else to_hex(tuple(scale.to_rgba(numbers[state])))
+            axes.add_patch(_square(row, column, color))
+            _arrow(axes, row, column, world.action_names[chosen[state]], light=_is_dark(color))
+        else:
+            axes.add_patch(_square(row, column, LAZY))
+            if world.layout[row][column] not in _LABELS:
+                axes.plot(column, row, ".", color="white", markersize=4)
+    _write_letters(world, axes)
+    return axes
+
+
+@in_style
+def world_map(world: GridWorld, *, ax: Axes | None = None) -> Axes:
+    """Draws the world alone: walls, water, bridges, and the letters of its special cells."""
+    axes = _canvas(world, ax)
+    for row, line in enumerate(world.layout):
+        for column, cell in enumerate(line):
+            if cell not in "#~":
+                axes.add_patch(_square(row, column, BRIDGE if cell == "=" else FLOOR))
+            if cell in _LABELS:
+                axes.text(column, row, cell, ha="center", va="center", fontsize=10, weight="bold", color=INK)
+    return axes
+
+
+@in_style
+def heat_map(
+    world: GridWorld,
+    values: ArrayLike,
+    *,
+    layer: ArrayLike | None = None,
+    label: str = "",
+    top: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws a number per state, such as the lazy-gap or `critical_eta`, with a scale beside it.
+
+    Args:
+        world: The grid world.
+        values: `[S]` numbers.
+        layer: `[S]` bool, the states to draw where several share a cell; default all.
+        label: Name of the numbers.
+        top: The number that is darkest, so that several maps compare; by default the largest drawn.
+        ax: Where to draw; by default a new figure.
+    """
+    numbers = np.asarray(values, dtype=float)
+    axes = _canvas(world, ax)
+    states = _drawn(world, layer)
+    image = np.full((len(world.layout), len(world.layout[0])), np.nan)
+    for state in states:
+        row, column = world.cells[state]
+        if world.layout[row][column] not in "#~GT":
+            image[row, column] = numbers[state]
+    if top is None:
+        top = float(np.nanmax(image)) if np.isfinite(image).any() else 0.0
+    edges = [np.arange(size + 1) - 0.5 for size in reversed(image.shape)]
+    drawn = axes.pcolormesh(
+        *edges,
+        np.ma.masked_invalid(image),
+        cmap=CONTROL_SCALE,
+        vmin=0.0,
+        vmax=top if top > 0.0 else 1.0,
+        edgecolors="white",
+        linewidth=0.8,
+    )
+    axes.figure.colorbar(drawn, ax=axes, shrink=0.75, pad=0.02, label=label)
+    _write_letters(world, axes)
+    return axes
+
+
+def _drawn(world: GridWorld, layer: ArrayLike | None) -> NDArray[np.int64]:
+    states = np.arange(len(world.cells))
+    return states if layer is None else states[np.asarray(layer, dtype=bool)]
+
+
+def _arrow(axes: Axes, row: int, column: int, move: str, *, light: bool) -> None:
+    dx, dy = _ARROWS[move]
+    axes.annotate(
+        "",
+        (column + 0.36 * dx, row + 0.36 * dy),
+        (column - 0.36 * dx, row - 0.36 * dy),
+        arrowprops={"arrowstyle": "-|>", "color": "white" if light else INK, "lw": 1.3, "shrinkA": 0, "shrinkB": 0},
+    )
+
+
+def _is_dark(color: str) -> bool:
+    red, green, blue = to_rgb(color)
+    return 0.30 * red + 0.59 * green + 0.11 * blue < 0.62  # how bright it is in gray
+
+
+def _square(row: int, column: int, color: str) -> Rectangle:
+    return Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=color, edgecolor="white", linewidth=0.8)
+
+
+def _canvas(world: GridWorld, ax: Axes | None) -> Axes:
+    rows, columns = len(world.layout), len(world.layout[0])
+    ax = axes_or_new(ax, (0.42 * columns + 0.4, 0.42 * rows + 0.6))
+    for row, line in enumerate(world.layout):
+        for column, cell in enumerate(line):
+            if cell in "#~GT":
+                ax.add_patch(_square(row, column, {"#": WALL, "~": WATER}.get(cell, "white")))
+    ax.set_xlim(-0.5, columns - 0.5)
+    ax.set_ylim(rows - 0.5, -0.5)
+    ax.set_aspect("equal")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    for side in ax.spines.values():
+        side.set_visible(True)
+        side.set_color(WALL)
+    return ax
+
+
+def _write_letters(world: GridWorld, ax: Axes) -> None:
+    for row, line in enumerate(world.layout):
+        for column, cell in enumerate(line):
+            if cell in _LABELS:
+                ax.text(
+                    column - 0.44, row - 0.40, cell, ha="left", va="top", fontsize=7, weight="bold", color=INK, zorder=3
+                )

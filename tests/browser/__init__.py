@@ -1,1 +1,0 @@
-"""Tests in a real browser; a package, so that its conftest is not taken for that of the tests above it."""

@@ -1,0 +1,244 @@
+"""The solver: one analytic answer through every form and method, proven bounds, honest failures, finite horizons."""
+
+from fractions import Fraction
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import quantecon
+import scipy.sparse as sp
+from brute_force import augment, optimum
+from hypothesis import given
+from hypothesis import strategies as st
+from random_models import models, random_model
+
+import lazymdp as lz
+from lazymdp.exact.algorithms import METHODS
+
+ITERATIVE = [name for name in METHODS if name != "policy_iteration"]
+
+
+def two_states(gamma, form):
+    """State 0: `go` ends the episode with reward 1, `wait` stays for nothing; state 1 is absorbing.
+
+    With a uniform default and a price eta below 1 the optimum is, with k = gamma / 2,
+    lazy: V = 0.5 / (1 - k) if 1 - eta <= that, else control: V = 1 - eta.
+    """
+    dense = np.array([[[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
+    forms = {
+        "dense": dense,
+        "per action": [sp.csr_array(dense[:, a]) for a in range(2)],
+        "flat": sp.csr_array(dense.reshape(4, 2)),
+    }
+    return lz.MDP(forms[form], [[1.0, 0.0], [0.0, 0.0]], gamma)
+
+
+@pytest.mark.parametrize("form", ["dense", "per action", "flat"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("eta", [-0.5, 0.0, 0.02, 0.3, 0.9, 2.0])
+def test_two_states_analytically(form, method, gamma, eta):
+    mdp = two_states(gamma, form)
+    lazy = lz.LazyMDP(mdp, lz.policies.uniform(mdp), eta)
+    solution = lz.solve(lazy, tol=1e-8, method=method)
+    act = 1.0 - eta
+    wait = -eta / (1.0 - gamma) if gamma < 1 else -np.inf  # a bonus for acting can make waiting best
+    defer = 0.5 / (1.0 - 0.5 * gamma)
+    expected = max(act, wait, defer)
+    assert solution.converged
+    assert solution.error_bound <= 1e-8
+    assert abs(solution.value[0] - expected) <= solution.error_bound
+    assert solution.value[1] == 0.0
+    gap = max(act, -eta + gamma * expected) - 0.5 * (act - eta + gamma * expected)
+    assert solution.lazy_gap[0] == pytest.approx(gap, abs=1e-8)
+    if abs(expected - defer) > 1e-6:
+        assert solution.control[0]
+        assert solution.action[0] == (0 if act > wait else 1)
+    elif defer > max(act, wait) + 1e-6:
+        assert not solution.control[0]
+        assert solution.action[0] == lazy.lazy_action == 2
+    assert solution.action[1] == 2
+    np.testing.assert_array_equal(solution.q[1], 0.0)
+    np.testing.assert_array_equal(solution.policy_plus.argmax(axis=1), solution.action)
+
+
+@given(models(), st.sampled_from([-0.3, 0.0, 0.05, 0.4]), st.sampled_from(sorted(METHODS)))
+def test_the_error_bound_holds_for_every_method(model, eta, method):
+    lazy = lz.LazyMDP(model.mdp, model.default, eta)
+    plus = augment(model.transitions, model.rewards, model.absorbing, model.default, eta)
+    value, _ = optimum(*plus, model.gamma, model.absorbing)
+    exactness = 1e-12 * (1 + np.abs(value).max()) / (1 - model.gamma)  # of the brute force
+    for tol in (1e-1, 1e-6):
+        solution = lz.solve(lazy, tol=tol, method=method)
+        assert solution.converged
+        assert solution.error_bound <= tol
+        assert np.abs(solution.value - value).max() <= solution.error_bound + exactness
+
+
+def test_a_breakdown_of_the_linear_solver_does_no_harm():
+    """On this model BiCGSTAB divides by zero: sweeps have to take over."""
+    successors = [[2, 3], [3, 4], [2, 3], [3, 1], [0, 0], [5, 5]]
+    rewards = [[1, 0], [0, -1], [-1, 0], [-1, -1], [0, 1], [0, 0]]
+    mdp = lz.MDP(np.eye(6)[successors], rewards, 0.99)
+    lazy = lz.LazyMDP(mdp, np.eye(2)[[1, 1, 0, 1, 1, 0]], 0.3)
+    exact = lz.solve(lazy, method="policy_iteration").value
+    for method in ("auto", "local_policy_iteration"):
+        solution = lz.solve(lazy, method=method)
+        assert solution.converged
+        np.testing.assert_allclose(solution.value, exact, atol=1e-7)
+
+
+def test_the_bound_covers_rows_that_do_not_quite_sum_to_one():
+    """0.3 + 0.7 is 1 in floating point and not in truth; a default of 0.333333331 is off by more."""
+    mdp = lz.MDP([[[0.3, 0.7]], [[0.7, 0.3]]], [[1.0], [1.0]], 0.999999)
+    with pytest.warns(lz.NotConverged, match="double precision can prove"):
+        solution = lz.solve(lz.LazyMDP(mdp, [[1.0], [1.0]], 0.0))
+    step = [Fraction(p) for p in (0.3, 0.7)]
+    truth = 1 / (1 - Fraction(0.999999) * sum(step))
+    assert abs(Fraction(float(solution.value[0])) - truth) <= Fraction(solution.error_bound)
+    model = random_model(0, n_states=5, n_actions=3, gamma=0.99, n_absorbing=0)
+    lazy = lz.LazyMDP(lz.MDP(model.transitions, 1.0 + np.abs(model.rewards), 0.99), np.full((5, 3), 0.333333331), 50.0)
+    found = lz.solve(lazy, tol=1e-2)
+    assert not found.control.any()
+    assert np.abs(found.value - lz.evaluate(lazy, found.action).value).max() <= found.error_bound
+
+
+@pytest.mark.parametrize("method", ITERATIVE)
+def test_stopping_early_is_said_and_the_bound_still_holds(method):
+    model = random_model(1, n_states=300, gamma=0.999, successors=2, n_absorbing=0)
+    lazy = lz.LazyMDP(model.mdp, model.default, 0.1)
+    with pytest.warns(lz.NotConverged, match="proven error of"):
+        solution = lz.solve(lazy, tol=1e-12, method=method, max_iterations=2)
+    assert not solution.converged
+    exact = lz.solve(lazy, method="policy_iteration", tol=1e-6).value
+    assert np.abs(solution.value - exact).max() <= solution.error_bound + 1e-6
+    assert "NOT converged" in repr(solution)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_tolerance_below_rounding_ends_and_is_said(method):
+    model = random_model(2, n_states=40, gamma=0.99, n_absorbing=0)
+    with pytest.warns(lz.NotConverged):
+        solution = lz.solve(lz.LazyMDP(model.mdp, model.default, 0.1), tol=1e-300, method=method)
+    assert 0 < solution.error_bound < 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_large_models_agree(method):
+    """Blocks, threads and linear solves only come into play in larger models."""
+    rng = np.random.default_rng(5)
+    n_states, n_actions = 3000, 3
+    near = (np.arange(n_states)[:, None, None] + rng.integers(-40, 41, (n_states, n_actions, 3))) % n_states
+    weights = rng.dirichlet(np.ones(3), (n_states, n_actions))
+    rows = np.repeat(np.arange(n_states * n_actions), 3)
+    matrix = sp.csr_array(sp.coo_array((weights.ravel(), (rows, near.ravel())), shape=(n_states * n_actions, n_states)))
+    rewards = np.where(rng.random((n_states, n_actions)) < 0.01, rng.normal(size=(n_states, n_actions)), 0.0)
+    mdp = lz.MDP(matrix, rewards, 0.98)
+    lazy = lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.02)
+    exact = lz.solve(lazy, tol=1e-9, method="policy_iteration")
+    found = lz.solve(lazy, tol=1e-7, method=method)
+    assert np.abs(found.value - exact.value).max() <= found.error_bound + exact.error_bound
+    far_from_tie = np.abs(exact.lazy_gap - 0.02) > 1e-6
+    np.testing.assert_array_equal(found.control[far_from_tie], exact.control[far_from_tie])
+
+
+def test_a_tie_is_lazy():
+    """The default already does the best: the gap is 0, and at price 0 the agent leaves it to the default."""
+    mdp = two_states(0.9, "dense")
+    for default in ([[1.0, 0.0], [1.0, 0.0]], lz.policies.optimal(mdp)):
+        for method in METHODS:
+            assert not lz.solve(lz.LazyMDP(mdp, default, 0.0), method=method).control.any()
+
+
+def test_all_states_absorbing():
+    mdp = lz.MDP(np.ones((1, 2, 1)), np.zeros((1, 2)), 0.9)
+    default = lz.policies.uniform(mdp)
+    for method in METHODS:
+        assert lz.solve(lz.LazyMDP(mdp, default, 0.1), method=method).value[0] == 0.0
+    assert lz.eta_max(mdp, default) == lz.eta_min(mdp, default) == 0.0
+    assert lz.eta_path(mdp, default).breakpoints.size == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(seed=st.integers(0, 50))
+def test_gamma_one_where_absorption_is_certain(method, seed):
+    model = random_model(seed, n_states=6, n_absorbing=2, gamma=1.0)
+    lazy = lz.LazyMDP(model.mdp, model.default, 0.2)
+    plus = augment(model.transitions, model.rewards, model.absorbing, model.default, 0.2)
+    value, _ = optimum(*plus, 1.0, model.absorbing)
+    solution = lz.solve(lazy, tol=1e-6, method=method)
+    assert solution.converged
+    assert np.abs(solution.value - value).max() <= solution.error_bound + 1e-10
+
+
+BAD = {
+    "tol 0": (dict(tol=0.0), "tol is 0.0"),
+    "tol nan": (dict(tol=np.nan), "tol is nan"),
+    "no iterations": (dict(max_iterations=0), "max_iterations is 0"),
+    "unknown method": (dict(method="magic"), "method is 'magic', expected one of 'auto', 'value_iteration'"),
+    "horizon 0": (dict(horizon=0), "horizon is 0"),
+    "horizon 1.5": (dict(horizon=1.5), "horizon is 1.5"),
+    "horizon True": (dict(horizon=True), "horizon is True"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments(case):
+    wrong, message = BAD[case]
+    mdp = two_states(0.9, "dense")
+    with pytest.raises(ValueError, match=message):
+        lz.solve(lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.1), **wrong)
+
+
+def test_progress_is_reported():
+    mdp = two_states(0.9, "dense")
+    seen = []
+    lz.solve(
+        lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.1),
+        method="value_iteration",
+        progress=lambda iteration, error: seen.append((iteration, error)),
+    )
+    assert [i for i, _ in seen] == list(range(1, len(seen) + 1))
+    assert seen[-1][1] <= 1e-8
+
+
+# -- finite horizons -----------------------------------------------------------------------------------------------
+
+
+@given(models(gammas=(0.0, 0.9, 1.0)), st.sampled_from([0.0, 0.1, 0.6]), st.integers(1, 6))
+def test_finite_horizon_against_backward_induction_on_the_explicit_model(model, eta, horizon):
+    solution = lz.solve(lz.LazyMDP(model.mdp, model.default, eta), horizon=horizon)
+    transitions, rewards = augment(model.transitions, model.rewards, model.absorbing, model.default, eta)
+    value = np.zeros(len(model.start))
+    alive = ~model.absorbing
+    for t in reversed(range(horizon)):
+        q = rewards + model.gamma * transitions @ value
+        np.testing.assert_allclose(solution.q[t][alive], q[alive, :-1], atol=1e-12)
+        gap = q[:, :-1].max(axis=1) - (model.default * q[:, :-1]).sum(axis=1)
+        np.testing.assert_allclose(solution.lazy_gap[t][alive], gap[alive], atol=1e-12)
+        clear = alive & (np.abs(gap - eta) > 1e-9)
+        np.testing.assert_array_equal(solution.control[t][clear], (gap > eta)[clear])
+        value = q.max(axis=1)
+        np.testing.assert_allclose(solution.value[t], value, atol=1e-12)
+    assert not solution.control[:, model.absorbing].any()
+    assert solution.error_bound < 1e-10
+
+
+# -- peers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Taxi-v4", "CliffWalking-v1"])
+@pytest.mark.parametrize("eta", [0.0, 0.05, 1.0])
+def test_toy_text_agrees_with_quantecon_on_the_explicit_model(env_id, eta):
+    mdp = lz.MDP.from_gymnasium(gym.make(env_id), 0.95)
+    lazy = lz.LazyMDP(mdp, lz.policies.uniform(mdp), eta)
+    explicit = lazy.to_mdp()
+    states, actions = np.divmod(np.arange(explicit.n_states * explicit.n_actions), explicit.n_actions)
+    peer = quantecon.markov.DiscreteDP(
+        explicit.rewards.ravel(), sp.csr_matrix(explicit.transitions), 0.95, states, actions
+    ).solve(method="policy_iteration")
+    solution = lz.solve(lazy)
+    np.testing.assert_allclose(solution.value, peer.v, atol=1e-7)
+    gap = np.abs(solution.lazy_gap - eta)
+    clear = ~mdp.absorbing & (gap > 1e-6)
+    np.testing.assert_array_equal(solution.control[clear], (peer.sigma != mdp.n_actions)[clear])

@@ -1,0 +1,18 @@
+"""What JAX compiled is kept beside pytest's own cache: these tests spend most of their time compiling, often the same.
+
+Set before JAX is imported, for the processes that tests start, too.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[3] / ".pytest_cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def pytest_collection_modifyitems(items):
+    """JAX does not write its cache in one step: what another worker has half written is compiled anew, no error."""
+    for item in items:
+        item.add_marker(pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache entry"))

@@ -1,0 +1,92 @@
+"""The one backup of every structured learner against the exact operator."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import lazymdp as lz
+from lazymdp.experiments.theorem4 import random_model
+from lazymdp.learn.deep.backup import lazy_backup, lazy_value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_mean_over_next_states_is_the_operator_T(seed):
+    generator = np.random.default_rng(seed)
+    mdp, default = random_model(generator, 6, 3, 0.9)
+    q, eta = generator.normal(size=(6, 3)), float(generator.uniform(-0.5, 1.0))
+    operator = np.empty((6, 3))
+    dense = mdp.transitions.toarray().reshape(6, 3, 6)
+    for state in range(6):
+        for action in range(3):
+            worth = [max(max(q[s]), float(default[s] @ q[s]) + eta) for s in range(6)]
+            operator[state, action] = mdp.rewards[state, action] - eta + 0.9 * dense[state, action] @ worth
+    # what a learner would see, averaged over the next state: the backup is linear in nothing but that
+    backups = lazy_backup(q[None, None], default[None, None], mdp.rewards[:, :, None], 0.9, eta)
+    np.testing.assert_allclose((dense * backups).sum(-1), operator, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_iterating_the_backup_ends_at_the_exact_solution(seed):
+    generator = np.random.default_rng(seed)
+    mdp, default = random_model(generator, 5, 3, 0.8)
+    eta = float(generator.uniform(0.0, 0.5))
+    exact = lz.solve(lz.LazyMDP(mdp, default, eta), tol=1e-10)
+    dense, q = mdp.transitions.toarray().reshape(5, 3, 5), np.zeros((5, 3))
+    discount = np.where(mdp.absorbing, 0.0, 0.8)  # nothing comes after an absorbing state
+    for _ in range(300):
+        q = (dense * lazy_backup(q[None, None], default[None, None], mdp.rewards[:, :, None], discount, eta)).sum(-1)
+    alive = ~mdp.absorbing
+    np.testing.assert_allclose(q[alive], exact.q[alive], atol=1e-8)
+
+
+def test_the_value_is_exactly_the_larger_of_the_two():
+    best, mean = np.array([1.0, 2.0, 0.3, np.nan]), np.array([0.9, 0.0, 0.2, 0.0])
+    np.testing.assert_array_equal(lazy_value(best, mean, 0.1), np.maximum(best, mean + 0.1))
+    assert lazy_value(0.5, 0.4, 0.1) == 0.5
+    q = np.array([[1.0, 3.0], [0.0, 0.0]])
+    half = np.full((2, 2), 0.5)
+    np.testing.assert_allclose(lazy_backup(q, half, np.array([1.0, 1.0]), np.array([0.9, 0.0]), 0.25), [3.45, 0.75])
+
+
+class Recorded(gym.Env):
+    """A random model as an environment that writes down every step, its copies too."""
+
+    steps = []  # noqa: RUF012
+
+    def __init__(self, mdp):
+        self.mdp = mdp
+        self.observation_space, self.action_space = (
+            gym.spaces.Discrete(mdp.n_states),
+            gym.spaces.Discrete(mdp.n_actions),
+        )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = int(self.np_random.integers(self.mdp.n_states))
+        return self.state, {}
+
+    def step(self, action):
+        row = self.state * self.mdp.n_actions + action
+        after = int(self.np_random.choice(self.mdp.n_states, p=self.mdp.transitions[[row]].toarray()[0]))
+        reward, ended = float(self.mdp.rewards.ravel()[row]), bool(self.np_random.random() < 0.1)
+        self.steps.append((self.state, int(action), reward, after, ended))
+        self.state = after
+        return after, reward, ended, False, {}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_tabular_learner_makes_this_backup_at_every_step(seed):
+    """Its compiled loop keeps the value of each state as it goes, for speed; what it learns is this backup's."""
+    generator = np.random.default_rng(seed)
+    mdp, default = random_model(generator, 6, 3, 0.9)
+    env, eta = Recorded(mdp), float(generator.uniform(0.0, 0.3))
+    env.steps.clear()
+    found = lz.learn.q_learning(
+        env, default, eta, gamma=0.9, alpha=0.3, episodes=60, max_steps=40, seed=seed, workers=1
+    )
+    q = np.zeros((6, 3))
+    for state, action, reward, after, ended in env.steps:
+        target = lazy_backup(q[after], default[after], reward, 0.9 * (not ended), eta)
+        q[state, action] += 0.3 * (target - q[state, action])
+    assert len(env.steps) > 300
+    np.testing.assert_allclose(found.q[0, 0], q, rtol=1e-10, atol=1e-12)
