@@ -16,7 +16,6 @@ from lazymdp.exact.finite_horizon import HorizonSolution
 from lazymdp.exact.path import BudgetedPolicy, EtaPath, eta_path
 from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP, lazy_gap
-from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.mdp import MDP
 from lazymdp.measure.frequency import LazyFrequency, lazy_frequency
 from lazymdp.measure.importance import action_gap, importance_advice
@@ -39,7 +38,6 @@ __all__ = [
     "LazyVectorAction",
     "Mixture",
     "NotConverged",
-    "RunFolder",
     "Solution",
     "action_gap",
     "envs",

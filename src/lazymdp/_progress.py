@@ -44,7 +44,8 @@ def training_bar(total: int, first: int) -> Iterator[Callable[[int, list[Any]], 
         def tell(step: int, metrics: list[Any]) -> None:
             words = f"{rate(step):,.0f}/s"
             if metrics:
-                words += f", eta {metrics[0].eta:.3g}: score {metrics[0].score:.3g} control {metrics[0].control:.0%}"
+                row = metrics[0]
+                words += f", eta {row.eta:.3g}: return {row.mean_return:.3g}, control {row.control_rate:.0%}"
             bars.update(task, completed=step, description=words)
 
         yield tell

@@ -24,7 +24,7 @@ import lazymdp as lz
 from lazymdp._files import write_text
 from lazymdp._progress import ERR, progress_bars
 from lazymdp.cli.output import INTERRUPTED, OUT, print_json, show_facts
-from lazymdp.cli.train import evaluate, resume, train_command, train_dial
+from lazymdp.cli.train import evaluate, resume, train
 from lazymdp.envs.loading import Source, load_model
 from lazymdp.exact.path import EtaPath
 from lazymdp.experiments import EXPERIMENTS
@@ -271,7 +271,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "path": path,
     "explore": explore,
     "reproduce": reproduce_results,
-    "train": train_dial,
+    "train": train,
     "resume": resume,
     "evaluate": evaluate,
     "list": list_names,
@@ -288,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         return tyro.extras.subcommand_cli_from_dict(
-            {**_COMMANDS, "train": train_command(given)},
+            _COMMANDS,
             prog="lazymdp",
             description="When is it worth taking over? Exact answers for one price of control, or for every price at "
             "once. --debug shows where an error came from, --version the version.",

@@ -72,24 +72,25 @@ EXPLORING = Config(seeds=4, epsilon=0.05)
 
 def part(config: Config, game: str, method: str, tell: Callable[[str], None] | None = None) -> Table:
     """All runs of one method in one game, as one program; `tell` is told now and then how far it is."""
-    from lazymdp.learn.deep.config import DialConfig
+    from lazymdp.learn.deep.compiled_defaults import uniform
+    from lazymdp.learn.deep.config import PQNConfig
     from lazymdp.learn.deep.jax_env import minatar
     from lazymdp.learn.deep.population import Population
-    from lazymdp.learn.deep.pqn import Dial
+    from lazymdp.learn.deep.pqn import PQN
 
     count = len(config.etas) if method == "dial" else 1
     low, high = min(eta for eta in config.etas if eta > 0.0), max(config.etas)
     rate = config.dial_learning_rate if method == "dial" else config.learning_rate
-    settings = DialConfig(
+    settings = PQNConfig(
         steps=config.steps * count,
         n_envs=config.n_envs * count,
         epochs=config.epochs,
         learning_rate=rate,
-        structured=method != "augmented",
-        eta_low=low,
-        eta_high=high,
+        form="augmented" if method == "augmented" else "structured",
+        eta=(low, high),
     )
-    population = Population(Dial(minatar(game), settings), config.chunk)
+    env = minatar(game)
+    population = Population(PQN(env, settings, uniform(env.n_actions)), config.chunk)
     single = [(max(eta, low), max(eta, low), float(eta == 0.0)) for eta in config.etas]
     prices = [(low, high, 1.0 / count)] if method == "dial" else single
     learners = population.start(range(config.seeds), prices)
@@ -97,7 +98,7 @@ def part(config: Config, game: str, method: str, tell: Callable[[str], None] | N
     for call in range(calls):
         learners, ended = population.advance(learners)
         if tell is not None and (call + 1) % -(-calls // 10) == 0:
-            episodes, score = int(ended.episodes.sum()), float(ended.score.sum())  # waits for the device
+            episodes, score = int(ended.episodes.sum()), float(ended.returns.sum())  # waits for the device
             mean = f", mean score {score / episodes:.3g}" if episodes else ""
             tell(f"{game} {method}: {(call + 1) / calls:.0%} in {time.perf_counter() - started:.0f} s{mean}")
     seeds = np.arange(config.seeds)
@@ -112,10 +113,10 @@ def part(config: Config, game: str, method: str, tell: Callable[[str], None] | N
         method=method,
         eta=etas.ravel(),
         seed=np.repeat(seeds, count) if method == "dial" else np.tile(seeds, len(config.etas)),
-        score=played.score.mean(-1).ravel(),
+        score=played.mean_return.ravel(),
         length=played.steps.mean(-1).ravel(),
-        control=played.control_frequency.ravel(),
-        cut_off=played.cut_off.mean(-1).ravel(),
+        control=played.control_rate.ravel(),
+        cut_off=played.unfinished.mean(-1).ravel(),
         epochs=config.epochs,
         learning_rate=rate,
     )

@@ -1,36 +1,37 @@
-"""Learning when to act from samples."""
+"""Learning when to act from samples: tabular learners, and deep agents (which need JAX)."""
 
 from typing import Any
 
-from lazymdp.learn.deep.config import DialConfig, DQNConfig, TrainConfig, for_env
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig, default_config
 from lazymdp.learn.tabular.estimate_eta import EtaMaxEstimate, EtaMinEstimate, estimate_eta_max, estimate_eta_min
 from lazymdp.learn.tabular.q_learning import TabularResult, q_learning, sarsa
 
 __all__ = [
     "DQNConfig",
-    "DialConfig",
     "EtaMaxEstimate",
     "EtaMinEstimate",
+    "PQNConfig",
     "TabularResult",
-    "TrainConfig",
+    "default_config",
     "estimate_eta_max",
     "estimate_eta_min",
-    "for_env",
+    "load",
     "q_learning",
     "sarsa",
+    "train",
 ]
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "load", "train"]
+    return __all__
 
 
 def __getattr__(name: str) -> Any:
     """Loads `train` and `load` on first use, so that the tabular learners need no JAX."""
     if name in ("train", "load"):
         try:
-            from lazymdp.learn.deep import making, trainer
+            from lazymdp.learn.deep import factory, trainer
         except ImportError as error:
             raise ImportError(f"deep agents need JAX ({error}): pip install 'lazymdp[deep]'") from error
-        return trainer.train if name == "train" else making.load
+        return trainer.train if name == "train" else factory.load
     raise AttributeError(f"module 'lazymdp.learn' has no attribute {name!r}")

@@ -1,4 +1,10 @@
-"""Settings of the deep learners; reading them needs no JAX."""
+"""Settings of the deep agents: both algorithms, and what is trained on what. Reading them needs no JAX.
+
+A deep agent is four independent choices: an algorithm (`PQNConfig` or `DQNConfig`), a form, a price, and a default
+policy. The form and the price are settings that both algorithms share (`AlgorithmConfig`); the default policy is part
+of
+`TrainConfig`.
+"""
 
 from __future__ import annotations
 
@@ -7,146 +13,271 @@ import operator
 import os
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+Form = Literal["structured", "augmented"]
+
+FIRST_PRICE = 0.01
+"""Price that a control budget starts from if none is given: steering multiplies the price, and 0 would stay 0."""
 
 
-@dataclass(frozen=True)
-class DialConfig:
-    """Settings of the dial."""
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig:
+    """Settings that every algorithm has."""
 
     steps: int = 3_000_000
-    """Agent steps in all, over all environments; rounded down to whole iterations, at least one."""
-    eta_low: float = 0.005
-    """Smallest price above 0 that is drawn; prices are spread evenly in their logarithm."""
-    eta_high: float = 0.5
-    """Largest price that is drawn; the same as `eta_low` for a single price."""
-    free_share: float = 0.125
-    """Share of episodes at price 0."""
-    structured: bool = True
-    """A outputs with the lazy value derived, or else A + 1 outputs, the paper's form."""
+    """Total agent steps over all environments, rounded down to whole iterations (at least one)."""
+    eta: float | tuple[float, float] = (0.005, 0.5)
+    """Price of a step of control. Two numbers are a range, which makes the agent a dial: each episode has a price of
+    its own, log-uniform in the range, or 0. One number is a single price."""
+    zero_share: float = 0.125
+    """For a range of prices, the share of episodes at price 0."""
+    control_budget: float | None = None
+    """Share of steps in control towards which a single price is steered. By default, the price stays fixed."""
+    budget_step: float = 0.05
+    """Change of log(eta) per iteration and per unit of control rate above the budget."""
+    form: Form = "structured"
+    """`structured`: the network has A outputs and the lazy value is derived. `augmented`: A + 1 outputs, as in the
+    paper."""
     n_envs: int = 128
-    """Environments side by side."""
+    """Number of parallel environments."""
     rollout: int = 32
-    """Steps of each between two fits."""
+    """Steps of each environment per iteration."""
+    gamma: float = 0.99
+    """Discount factor."""
+    learning_rate: float = 1e-3
+    """Step size of the optimizer."""
+    exploration_fraction: float = 0.1
+    """Share of the run over which epsilon falls linearly from 1 to `final_epsilon`."""
+    final_epsilon: float = 0.05
+    """Probability of a random choice once exploration has fallen."""
+    clip_rewards: bool = False
+    """Clip rewards to [-1, 1] for learning. Reported returns are never clipped."""
+    network: Literal["nature", "minatar", "mlp"] | None = None
+    """Network architecture. By default, `nature` for images of at least 36 x 36 pixels and `mlp` otherwise."""
+    hidden: tuple[int, ...] = (256, 128)
+    """Widths of the hidden layers of an `mlp`."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if isinstance(self.eta, list | tuple):
+            object.__setattr__(self, "eta", tuple(float(price) for price in self.eta))
+        _check_types(self)
+        self._check()
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the agent is a dial, trained for a range of prices."""
+        return isinstance(self.eta, tuple)
+
+    @property
+    def eta_range(self) -> tuple[float, float]:
+        """Lowest and highest price above 0 that is drawn; equal for a single price."""
+        if isinstance(self.eta, tuple):
+            return self.eta
+        first = FIRST_PRICE if self.control_budget is not None and self.eta == 0.0 else self.eta
+        return float(first), float(first)
+
+    @property
+    def reported_etas(self) -> tuple[float, ...]:
+        """Prices to report on: a single price, or 0, the ends of the range, and 1, 2, 5 times powers of 10 between."""
+        low, high = self.eta_range
+        if not self.is_range:
+            return (low,)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        steps = (float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5))
+        return (0.0, *sorted({low, high, *(price for price in steps if low < price < high)}))
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations of the run."""
+        return max(1, self.steps // self.steps_per_iteration)
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Agent steps of an iteration, over all environments."""
+        return self.n_envs * self.rollout
+
+    @property
+    def total_steps(self) -> int:
+        """Agent steps of the whole run: `steps` rounded to whole iterations."""
+        return self.iterations * self.steps_per_iteration
+
+    @property
+    def steers_from(self) -> int:
+        """Agent step after which a control budget moves the price: before it, the network has learned nothing."""
+        return 0
+
+    def _check(self) -> None:
+        """Raises if a setting is out of range."""
+        _check_at_least_1(self, "steps", "n_envs", "rollout")
+        _check_shares(self, "gamma", "final_epsilon", "exploration_fraction")
+        _check_positive(self, "learning_rate", "budget_step")
+        low, high = self.eta_range
+        if self.is_range and not (len(self.eta_range) == 2 and 0.0 < low < high < math.inf):
+            raise ValueError(f"eta is {self.eta}, expected a range (low, high) with 0 < low < high, or one price.")
+        if not 0.0 <= low < math.inf:
+            raise ValueError(f"eta is {self.eta}, expected a price of at least 0.")
+        if self.is_range and not 0.0 < self.zero_share < 1.0:
+            raise ValueError(f"zero_share is {self.zero_share}, expected a share of the episodes between 0 and 1.")
+        if self.control_budget is not None:
+            if self.is_range:
+                raise ValueError(
+                    f"control_budget is {self.control_budget} and eta the range {self.eta}: a budget steers a single "
+                    "price. Train without it and ask the trained agent: agent.for_control_rate(share)."
+                )
+            _check_shares(self, "control_budget")
+        if self.exploration_fraction == 0.0:
+            raise ValueError("exploration_fraction is 0, expected a share of the steps above 0.")
+        if self.network in (None, "mlp") and (not self.hidden or min(self.hidden) < 1):
+            raise ValueError(f"hidden is {self.hidden}, expected layer widths of at least 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PQNConfig(AlgorithmConfig):
+    """Settings of PQN: parallel Q(lambda) without replay; the fastest algorithm where environments are compiled."""
+
+    final_learning_rate: float = 1e-5
+    """Step size at the end of the run; it falls linearly from `learning_rate`."""
     epochs: int = 1
     """Passes over a rollout."""
     minibatches: int = 16
-    """Gradient steps in a pass."""
-    gamma: float = 0.99
-    """Discount."""
-    trace: float = 0.65
-    """Lambda."""
-    learning_rate: float = 1e-3
-    """At the start; falls linearly ..."""
-    final_learning_rate: float = 1e-5
-    """... to this."""
-    largest_gradient: float = 10.0
-    """Norm to which gradients are clipped."""
-    final_epsilon: float = 0.05
-    """Share of random choices after exploration has fallen from 1, linearly ..."""
-    exploration: float = 0.1
-    """... over this share of the steps."""
-    clip_rewards: bool = False
-    """Learn from rewards clipped to [-1, 1]; scores are never clipped."""
-    network: Literal["nature", "mlp"] | None = None
-    """If not given, `nature` (convolutions) for images of at least 36 x 36, else `mlp`."""
-    hidden: tuple[int, ...] = (256, 128)
-    """Widths of the layers of an `mlp`."""
+    """Gradient steps per pass."""
+    lambda_: float = 0.65
+    """Trace parameter of Q(lambda)."""
+    max_grad_norm: float = 10.0
+    """Global norm to which gradients are clipped."""
+
+    name = "pqn"
 
     @classmethod
-    def atari(cls, **changed: Any) -> DialConfig:
-        """Settings for Atari; others as arguments."""
+    def atari(cls, **changed: Any) -> PQNConfig:
+        """Settings for Atari; keyword arguments replace single ones."""
         settings: dict[str, Any] = dict(
             steps=12_500_000, n_envs=512, epochs=2, learning_rate=2.5e-4, final_learning_rate=0.0, final_epsilon=0.001,
             clip_rewards=True,
         )  # fmt: skip
         return cls(**(settings | changed))
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-
-    @property
-    def prices(self) -> tuple[float, ...]:
-        """Prices to tell of, which are 0 if drawn, the ends of the range, and 1, 2, 5 times powers of ten between."""
-        free = (0.0,) if self.free_share > 0.0 else ()
-        if self.free_share == 1.0:
-            return free
-        powers = range(math.floor(math.log10(self.eta_low)), math.ceil(math.log10(self.eta_high)) + 1)
-        between = (float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5))
-        inside = (price for price in between if self.eta_low < price < self.eta_high)
-        return (*free, *sorted({self.eta_low, self.eta_high, *inside}))
-
-    @property
-    def iterations(self) -> int:
-        """Rollouts in all."""
-        return max(1, self.steps // (self.n_envs * self.rollout))
+    def _check(self) -> None:
+        super()._check()
+        _check_at_least_1(self, "epochs", "minibatches")
+        _check_shares(self, "lambda_")
+        _check_positive(self, "max_grad_norm")
+        if not 0.0 <= self.final_learning_rate < math.inf:
+            raise ValueError(f"final_learning_rate is {self.final_learning_rate}, expected a number of at least 0.")
+        if self.steps_per_iteration < self.minibatches:
+            raise ValueError(
+                f"minibatches is {self.minibatches}, but an iteration has only {self.steps_per_iteration} steps "
+                "(n_envs x rollout)."
+            )
 
 
-@dataclass(frozen=True)
-class DQNConfig:
-    """Settings of DQN at one price; as they stand, Dopamine's for Atari but for the number of environments."""
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(AlgorithmConfig):
+    """Settings of DQN: replay and a target network; needs fewer samples than PQN. The defaults suit small worlds."""
 
-    steps: int = 50_000_000
-    """Agent steps in all, over all environments; rounded down to whole iterations, at least one."""
-    eta: float = 0.0
-    """Price of a step of control; where there is a budget, the price to start from, 0.01 if this is 0."""
-    structured: bool = False
-    """A outputs with the lazy value derived, or else A + 1 outputs, the paper's form."""
-    n_envs: int = 128
-    """Environments side by side; Dopamine has one."""
+    n_envs: int = 16
     rollout: int = 64
-    """Steps of each in an iteration."""
-    gamma: float = 0.99
-    """Discount."""
-    capacity: int = 1_000_000
-    """Steps that are remembered, over all environments."""
-    batch: int = 32
-    """Remembered steps in an update."""
-    min_replay: int = 20_000
-    """Agent steps before the first update."""
-    update_period: int = 4
-    """Agent steps per update, over all environments."""
-    target_period: int = 8_000
-    """Agent steps between two copies of the network to the target network."""
+    learning_rate: float = 2.5e-4
     final_epsilon: float = 0.01
-    """Share of random choices after exploration has fallen from 1, linearly ..."""
-    epsilon_decay: int = 250_000
-    """... over this many agent steps, after the first `min_replay`."""
-    learning_rate: float = 6.25e-5
-    """Of Adam."""
-    adam_epsilon: float = 1.5e-4
-    """Of Adam."""
-    clip_rewards: bool = True
-    """Learn from rewards clipped to [-1, 1]; scores are never clipped."""
-    network: Literal["nature", "minatar", "mlp"] | None = None
-    """`nature` and `minatar` are Dopamine's; if not given, `nature` for images of at least 36 x 36, else `mlp`."""
-    hidden: tuple[int, ...] = (256, 128)
-    """Widths of the layers of an `mlp`."""
+    adam_epsilon: float = 3.125e-4
+    """Epsilon of Adam."""
+    buffer_size: int = 100_000
+    """Steps kept in the replay buffer, over all environments."""
+    batch_size: int = 32
+    """Replayed steps per update."""
+    learning_starts: int = 1_000
+    """Agent steps before the first update."""
+    update_interval: int = 4
+    """Agent steps per update, over all environments."""
+    target_update_interval: int = 1_000
+    """Agent steps between two copies of the network to the target network."""
     warm_start: str | None = None
-    """A run of DQN whose network to start from, the paper's warm-restart baseline."""
-    control_budget: float | None = None
-    """Share of steps in control that the price is steered to; if not given, the price stays."""
-    budget_step: float = 0.05
-    """How fast, as what the price's logarithm gains in `target_period` steps, per unit of control above the budget."""
+    """Folder of a dqn run whose network to start from (the paper's warm-restart baseline)."""
+
+    name = "dqn"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
         if self.warm_start:
             object.__setattr__(self, "warm_start", os.path.abspath(self.warm_start))
+        super().__post_init__()
+
+    @classmethod
+    def atari(cls, **changed: Any) -> DQNConfig:
+        """Dopamine's settings for Atari, with 128 environments in place of one."""
+        settings: dict[str, Any] = dict(
+            steps=50_000_000, n_envs=128, buffer_size=1_000_000, learning_starts=20_000, target_update_interval=8_000,
+            learning_rate=6.25e-5, adam_epsilon=1.5e-4, clip_rewards=True,
+        )  # fmt: skip
+        return cls._exploring(settings | changed)
 
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
-        """Dopamine's settings for MinAtar, with 16 environments; others as arguments."""
-        settings: dict[str, Any] = dict(
-            steps=10_000_000, n_envs=16, capacity=100_000, min_replay=1000, target_period=1000, learning_rate=2.5e-4,
-            adam_epsilon=3.125e-4, network="minatar",
-        )  # fmt: skip
-        return cls(**(settings | changed))
+        """Dopamine's settings for MinAtar, with 16 environments in place of one."""
+        return cls._exploring(dict(steps=10_000_000, network="minatar", clip_rewards=True) | changed)
+
+    @classmethod
+    def _exploring(cls, settings: dict[str, Any]) -> DQNConfig:
+        """Lets epsilon fall over Dopamine's 250,000 agent steps, whatever the length of the run."""
+        share = min(1.0, 250_000 / max(1, settings["steps"]))
+        return cls(**({"exploration_fraction": share} | settings))
 
     @property
-    def iterations(self) -> int:
-        """Iterations in all."""
-        return max(1, self.steps // (self.n_envs * self.rollout))
+    def steers_from(self) -> int:
+        """Agent step of the first update."""
+        return self.learning_starts
+
+    def _check(self) -> None:
+        super()._check()
+        _check_at_least_1(self, "batch_size", "update_interval", "target_update_interval")
+        _check_positive(self, "adam_epsilon")
+        if self.learning_starts < self.n_envs:
+            raise ValueError(
+                f"learning_starts is {self.learning_starts} with {self.n_envs} environments, expected at least one "
+                "step of each before the first update."
+            )
+        if self.learning_starts >= self.total_steps:
+            raise ValueError(
+                f"learning_starts is {self.learning_starts}, but the run has only {self.total_steps} steps: nothing "
+                "would be learned."
+            )
+        if self.buffer_size < 2 * self.n_envs:
+            raise ValueError(
+                f"buffer_size is {self.buffer_size} with {self.n_envs} environments, expected room for at least two "
+                "steps of each."
+            )
+
+
+ALGORITHMS: dict[str, type[PQNConfig] | type[DQNConfig]] = {"pqn": PQNConfig, "dqn": DQNConfig}
+"""Algorithms by name."""
+
+
+def default_config(env: str, algorithm: str = "pqn", **changed: Any) -> PQNConfig | DQNConfig:
+    """The default settings of an algorithm in an environment.
+
+    Args:
+        env: Name of the environment.
+        algorithm: `pqn` or `dqn`.
+        changed: Settings that replace the defaults.
+    """
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"algorithm is {algorithm!r}, expected {' or '.join(ALGORITHMS)}.")
+    kind = ALGORITHMS[algorithm]
+    known = {field.name for field in fields(kind)}
+    unknown = sorted(set(changed) - known)
+    if unknown:
+        raise TypeError(f"{algorithm} has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+    if changed.get("control_budget") is not None:
+        changed = {"eta": 0.0} | changed  # a budget steers a single price
+    family = env.partition("/")[0]
+    if family == "ALE":
+        return kind.atari(**changed)
+    if family == "minatar" and algorithm == "dqn":
+        return DQNConfig.minatar(**changed)
+    return kind(**changed)
 
 
 @dataclass(frozen=True)
@@ -155,130 +286,66 @@ class TrainConfig:
 
     env: str
     """`minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions."""
-    default: str = "uniform"
-    """What acts when the agent is lazy, that is `uniform`, `noop`, `repeat`, the number of an action, the folder of a
-    run of ours (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or a model saved by Stable-Baselines3."""
+    settings: PQNConfig | DQNConfig
+    """Settings of the algorithm."""
+    default_policy: str = "uniform"
+    """What acts when the agent is lazy: `uniform`, `noop`, `repeat`, the number of an action, the folder of a run
+    (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or a model saved by Stable-Baselines3."""
     seed: int = 0
-    """Of everything random."""
-    settings: DialConfig | DQNConfig = None  # type: ignore[assignment]
-    """Of the learner, and by their kind of which. If not given, the dial's for this environment."""
+    """Random seed."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, str):
             raise TypeError(f"env is {self.env!r}, expected the id of an environment.")
-        if not isinstance(self.default, str | os.PathLike):
-            raise TypeError(
-                f"default is of type {type(self.default).__name__}, expected a name or a folder; "
-                "lz.learn.train(default=) takes other forms."
-            )
-        object.__setattr__(self, "default", os.fspath(self.default))
+        if not isinstance(self.settings, PQNConfig | DQNConfig):
+            raise TypeError(f"settings is {self.settings!r}, expected a PQNConfig or a DQNConfig.")
+        if not isinstance(self.default_policy, str | os.PathLike):
+            raise TypeError(f"default_policy is a {type(self.default_policy).__name__}, expected a name or a path.")
+        object.__setattr__(self, "default_policy", os.fspath(self.default_policy))
         object.__setattr__(self, "seed", operator.index(self.seed))
-        if self.settings is None:
-            object.__setattr__(self, "settings", for_env(self.env))
-        if not isinstance(self.settings, DialConfig | DQNConfig):
-            raise TypeError(f"settings are {self.settings!r}, expected a DialConfig or a DQNConfig.")
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed is {self.seed}, expected an integer from 0 to {2**31 - 1}.")
 
-
-def for_env(env: str, learner: str = "dial", **changed: Any) -> DialConfig | DQNConfig:
-    """The settings a learner starts from in an environment, as on the command line; others as arguments.
-
-    Args:
-        env: Name of the environment.
-        learner: `dial` or `dqn`.
-        changed: Settings that are to be others.
-    """
-    family = env.partition("/")[0]
-    if learner == "dial":
-        return DialConfig.atari(**changed) if family == "ALE" else DialConfig(**changed)
-    if learner == "dqn":
-        if family == "ALE":
-            return DQNConfig(**changed)
-        own: dict[str, Any] = {} if family == "minatar" else dict(network=None, clip_rewards=False)
-        return DQNConfig.minatar(**(own | changed))
-    raise ValueError(f"there is no learner {learner!r}: dial or dqn.")
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm."""
+        return self.settings.name
 
 
 _KINDS: dict[type, tuple[type, str]] = {
-    bool: (bool, "True or False"), int: (Integral, "a whole number"), float: (Real, "a number"),
+    bool: (bool, "True or False"), int: (Integral, "an integer"), float: (Real, "a number"),
 }  # fmt: skip
 
 
-def check_settings(settings: DialConfig | DQNConfig) -> None:
-    """Refuses settings that cannot be meant, before anything is compiled."""
-    for field in fields(settings):
-        value, kind = getattr(settings, field.name), type(field.default)
+def _check_types(config: AlgorithmConfig) -> None:
+    """Raises if a setting has another type than its default, or a choice is unknown."""
+    for field in fields(config):
+        value, kind = getattr(config, field.name), type(field.default)
         expected = _KINDS.get(kind)
         if expected and (not isinstance(value, expected[0]) or isinstance(value, bool) != (kind is bool)):
             raise TypeError(f"{field.name} is {value!r}, expected {expected[1]}.")
-    if isinstance(settings, DQNConfig):
-        _check_dqn(settings)
-    else:
-        _check_dial(settings)
+    prices = config.eta if isinstance(config.eta, tuple) else (config.eta,)
+    if not all(isinstance(price, Real) and not isinstance(price, bool) for price in prices) or len(prices) > 2:
+        raise TypeError(f"eta is {config.eta!r}, expected a price or a range (low, high).")
+    for name, choices in (("form", ("structured", "augmented")), ("network", (None, "nature", "minatar", "mlp"))):
+        if getattr(config, name) not in choices:
+            names = ", ".join(str(choice) for choice in choices)
+            raise ValueError(f"{name} is {getattr(config, name)!r}, expected one of {names}.")
 
 
-def _check_dial(settings: DialConfig) -> None:
-    for name in ("steps", "n_envs", "rollout", "epochs", "minibatches"):
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name} is {getattr(settings, name)}, expected at least 1.")
-    if not 0.0 < settings.eta_low <= settings.eta_high < math.inf:
-        raise ValueError(
-            f"prices from {settings.eta_low} to {settings.eta_high}: expected 0 < eta_low <= eta_high; for price 0 "
-            "alone use free_share = 1."
-        )
-    for name in ("free_share", "gamma", "trace", "final_epsilon", "exploration"):
-        if not 0.0 <= getattr(settings, name) <= 1.0:
-            raise ValueError(f"{name} is {getattr(settings, name)}, expected a number between 0 and 1.")
-    _check_positive(settings, "learning_rate", "largest_gradient")
-    if not 0.0 <= settings.final_learning_rate < math.inf:
-        raise ValueError(f"final_learning_rate is {settings.final_learning_rate}, expected a number of at least 0.")
-    _check_network(settings, "nature", "mlp")
-    if settings.exploration == 0.0:
-        raise ValueError("exploration is 0, expected a share of the steps above 0.")
-    if not settings.hidden or min(settings.hidden) < 1:
-        raise ValueError(f"hidden is {settings.hidden}, expected widths above 0.")
-    if settings.rollout * settings.n_envs < settings.minibatches:
-        raise ValueError(f"{settings.minibatches} minibatches of {settings.rollout * settings.n_envs} steps: too many.")
-
-
-def _check_dqn(settings: DQNConfig) -> None:
-    counts = ("steps", "n_envs", "rollout", "batch", "update_period", "target_period", "epsilon_decay")
-    for name in counts:
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name} is {getattr(settings, name)}, expected at least 1.")
-    for name in ("gamma", "final_epsilon"):
-        if not 0.0 <= getattr(settings, name) <= 1.0:
-            raise ValueError(f"{name} is {getattr(settings, name)}, expected a number between 0 and 1.")
-    if settings.min_replay < settings.n_envs:
-        raise ValueError(
-            f"min_replay is {settings.min_replay} with {settings.n_envs} environments, expected at least one step of "
-            "each before the first update."
-        )
-    if settings.min_replay >= (total := settings.iterations * settings.n_envs * settings.rollout):
-        raise ValueError(f"min_replay is {settings.min_replay} with {total} steps in all: nothing would be learned.")
-    if settings.capacity < 2 * settings.n_envs:
-        raise ValueError(
-            f"capacity is {settings.capacity} with {settings.n_envs} environments, expected at least two steps of each."
-        )
-    if not 0.0 <= settings.eta < math.inf:
-        raise ValueError(f"eta is {settings.eta}, expected a price of at least 0.")
-    _check_positive(settings, "learning_rate", "adam_epsilon")
-    _check_network(settings, "nature", "minatar", "mlp")
-    if settings.network in (None, "mlp") and (not settings.hidden or min(settings.hidden) < 1):
-        raise ValueError(f"hidden is {settings.hidden}, expected widths above 0.")
-    if settings.control_budget is not None:
-        if not 0.0 <= settings.control_budget <= 1.0:
-            raise ValueError(f"control_budget is {settings.control_budget}, expected a share between 0 and 1.")
-        _check_positive(settings, "budget_step")
-
-
-def _check_positive(settings: DialConfig | DQNConfig, *names: str) -> None:
+def _check_at_least_1(config: AlgorithmConfig, *names: str) -> None:
     for name in names:
-        if not 0.0 < getattr(settings, name) < math.inf:
-            raise ValueError(f"{name} is {getattr(settings, name)}, expected a number above 0.")
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} is {getattr(config, name)}, expected at least 1.")
 
 
-def _check_network(settings: DialConfig | DQNConfig, *kinds: str) -> None:
-    if settings.network not in (None, *kinds):
-        raise ValueError(
-            f"network is {settings.network!r}, expected {', '.join(kinds)}, or None to choose by what is seen."
-        )
+def _check_shares(config: AlgorithmConfig, *names: str) -> None:
+    for name in names:
+        if not 0.0 <= getattr(config, name) <= 1.0:
+            raise ValueError(f"{name} is {getattr(config, name)}, expected a number between 0 and 1.")
+
+
+def _check_positive(config: AlgorithmConfig, *names: str) -> None:
+    for name in names:
+        if not 0.0 < getattr(config, name) < math.inf:
+            raise ValueError(f"{name} is {getattr(config, name)}, expected a number above 0.")

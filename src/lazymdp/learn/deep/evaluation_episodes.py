@@ -1,12 +1,13 @@
-"""Episodes of evaluation: whole ones, with a network as it is, at prices side by side.
+"""Evaluation: whole episodes with a fixed network, at several prices side by side.
 
-Every price meets the same chance: the same starts, and the same random numbers at the same step of the same episode.
-What differs between two prices is then due to the price alone.
+Every price meets the same randomness: the same starts, and the same random numbers at the same step of the same
+episode. Differences between two prices are then due to the price alone.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,192 +15,226 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
-from lazymdp.learn.deep.acting import Choice
-from lazymdp.learn.deep.dqn import DQN
-from lazymdp.learn.deep.groups import empty_stack, pushed
-from lazymdp.learn.deep.host_env import Host, Seen
-from lazymdp.learn.deep.jax_env import compiled
-from lazymdp.learn.deep.pqn import Dial
+from lazymdp._files import replacing
+from lazymdp.learn.deep.acting import Choice, empty_stack, push_frame
+from lazymdp.learn.deep.algorithm import Algorithm
+from lazymdp.learn.deep.host_env import HostEnv, Outcome
+from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
+from lazymdp.learn.deep.networks import Parameters
 
 CHUNK = 100
-"""Steps between two looks at whether all episodes are over."""
+"""Steps between two checks of whether all episodes have ended."""
 MAX_STEPS = 10_000
-"""Steps after which an episode counts as it is, where the environment has no limit of its own."""
-_EVALUATION = 1  # goes into seeds, so that no episode of evaluation is one that was trained on
+"""Time limit of an evaluation episode, where the environment has none of its own."""
+_EVALUATION = 1  # goes into seeds, so that no evaluation episode repeats a training episode
 
 
-@dataclass(frozen=True)
-class Played:
-    """Episodes of evaluation: one row per price, one column per episode, `[E, N]`; of several runs, `[R, E, N]`.
+@dataclass(frozen=True, repr=False)
+class AgentEvaluation:
+    """Evaluation episodes: one row per price, one column per episode, `[E, N]`; for R runs, `[R, E, N]`.
 
     Attributes:
-        etas: `[E]`, or `[R, E]`.
-        score: Return, price excluded.
-        steps: Length.
-        controls: Steps in which the agent took control.
-        cut_off: Which episodes reached `max_steps` and count as they were.
+        etas: `[E]` (or `[R, E]`) prices.
+        returns: Return of each episode, price excluded.
+        steps: Length of each episode.
+        controls: Number of steps in which the agent took control.
+        unfinished: Which episodes reached `max_steps` and count as they were then.
     """
 
     etas: NDArray[np.float64]
-    score: NDArray[np.float64]
+    returns: NDArray[np.float64]
     steps: NDArray[np.float64]
     controls: NDArray[np.float64]
-    cut_off: NDArray[np.bool_]
+    unfinished: NDArray[np.bool_]
 
     @property
-    def control_frequency(self) -> NDArray[np.float64]:
+    def control_rate(self) -> NDArray[np.float64]:
         """`[E]` share of all steps in which the agent took control."""
         return self.controls.sum(axis=-1) / self.steps.sum(axis=-1)
 
     @property
-    def unfinished(self) -> int:
-        """How many episodes reached `max_steps` and count as they were."""
-        return int(self.cut_off.sum())
+    def mean_return(self) -> NDArray[np.float64]:
+        """`[E]` mean return, price excluded."""
+        return self.returns.mean(axis=-1)
+
+    def __repr__(self) -> str:
+        rows = zip(self.etas.ravel(), self.mean_return.ravel(), self.control_rate.ravel(), strict=True)
+        listed = ", ".join(f"eta {eta:g}: return {mean:.3g} at {rate:.1%} control" for eta, mean, rate in rows)
+        return f"AgentEvaluation({self.returns.shape[-1]} episodes each; {listed})"
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes one row per episode: eta, episode, return, steps, controls, unfinished."""
+        count = self.returns.shape[-1]
+        columns = (
+            np.repeat(self.etas.ravel(), count), np.tile(np.arange(count), self.etas.size), self.returns.ravel(),
+            self.steps.ravel().astype(int), self.controls.ravel().astype(int), self.unfinished.ravel().astype(int),
+        )  # fmt: skip
+        with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.write("eta,episode,return,steps,controls,unfinished\n")
+            file.writelines(",".join(map(str, row)) + "\n" for row in zip(*(c.tolist() for c in columns), strict=True))
 
 
-class Playing(NamedTuple):
-    """Episodes of evaluation under way, `[E * N]` each, price by price."""
+class Episode(NamedTuple):
+    """Evaluation episodes under way in a compiled environment, `[E * N]` each, ordered by price."""
 
-    states: Any  # of the games
-    last: Any  # actions executed last
-    totals: Any  # [E * N, 3] return, steps and controls of each first episode so far
-    alive: Any  # whether it still goes on
+    states: State
+    action: Array  # action executed last
+    totals: Array  # [E * N, 3] return, steps and controls so far
+    alive: Array  # whether the episode is still going on
 
 
-def play(
-    learner: Dial | DQN, parameters: Any, playing: Playing, etas: Any, key: Any, epsilon: Any, max_steps: Any
-) -> Playing:
-    """Some steps of evaluation in a compiled game.
+def play_compiled(
+    algorithm: Algorithm,
+    parameters: Parameters,
+    episode: Episode,
+    etas: Array,
+    key: Array,
+    epsilon: Array,
+    max_steps: Array,
+) -> Episode:
+    """Plays `CHUNK` steps of evaluation in a compiled environment.
 
     Args:
-        learner: The learner.
-        parameters: Of its network.
-        playing: The episodes.
+        algorithm: The algorithm.
+        parameters: Parameters of its network.
+        episode: The episodes.
         etas: `[E]` prices.
         key: Random key.
-        epsilon: Share of random choices.
-        max_steps: After which nothing more is added.
+        epsilon: Probability of a random choice.
+        max_steps: Time limit of an episode.
     """
-    game, n_prices = compiled(learner.game), etas.size
-    episodes = playing.alive.size // n_prices
-    eta = jnp.repeat(etas, episodes)
+    env: JaxEnv = algorithm.env  # type: ignore[assignment, unused-ignore]
+    n_prices, count = etas.size, episode.alive.size // etas.size
+    eta = jnp.repeat(etas, count)
 
-    def step(playing: Playing, key: Any) -> tuple[Playing, None]:
-        states, last, totals, alive = playing
-        choice_key, step_key = jax.random.split(key)
-        observation = jax.vmap(game.observe)(states)
-        uniform = jnp.tile(jax.random.uniform(choice_key, (3, episodes)), (1, n_prices))
-        choice = learner.act(parameters, observation, eta, last, uniform, epsilon)
-        keys = jnp.tile(jax.random.split(step_key, episodes), n_prices)
-        states, reward, ended, cut = jax.vmap(game.step)(states, choice.executed, keys)
-        over = ended | cut
+    def step(episode: Episode, key: Array) -> tuple[Episode, None]:
+        choice_key, step_key, start_key = jax.random.split(key, 3)
+        observation = jax.vmap(env.observe)(episode.states)
+        uniform = jnp.tile(jax.random.uniform(choice_key, (3, count)), (1, n_prices))
+        choice = algorithm.act(parameters, observation, eta, episode.action, uniform, epsilon)
+        keys, starts = (jnp.tile(jax.random.split(k, count), n_prices) for k in (step_key, start_key))
+        states, reward, terminated, truncated = jax.vmap(env.step)(episode.states, choice.executed, keys)
+        ended = terminated | truncated
+        states = jax.vmap(restart_where)(ended, jax.vmap(env.reset)(starts), states)
         made = jnp.stack([reward, jnp.ones(eta.size), 1.0 - choice.lazy], -1)
-        last = jnp.where(over, game.noop, choice.executed)
-        counts = alive & (totals[:, 1] < max_steps)
-        return Playing(states, last, totals + counts[:, None] * made, alive & ~(counts & over)), None
+        counts = episode.alive & (episode.totals[:, 1] < max_steps)
+        totals = episode.totals + counts[:, None] * made
+        return Episode(
+            states, jnp.where(ended, env.noop, choice.executed), totals, episode.alive & ~(counts & ended)
+        ), None
 
-    return jax.lax.scan(step, playing, jax.random.split(key, CHUNK))[0]
+    return jax.lax.scan(step, episode, jax.random.split(key, CHUNK))[0]
 
 
-def played_compiled(
-    learner: Dial | DQN, play: Any, parameters: Any, etas: NDArray[np.float64], episodes: int, seed: int,
-    epsilon: float, max_steps: int, progress: Callable[[int, int], None] | None = None,
-) -> Played:  # fmt: skip
-    """Whole episodes of a compiled game, all prices side by side.
+def evaluate_compiled(
+    algorithm: Algorithm, play: Callable[..., Episode], parameters: Parameters, etas: NDArray[np.float64], episodes:
+        int,
+    seed: int, epsilon: float, max_steps: int, progress: Callable[[int, int], None] | None = None,
+) -> AgentEvaluation:  # fmt: skip
+    """Plays whole episodes in a compiled environment, all prices side by side.
 
     Args:
-        learner: The learner.
-        play: `play` of this learner, compiled; for several runs, vectorised over parameters, episodes and prices.
-        parameters: Of the network, or of the networks of R runs.
+        algorithm: The algorithm.
+        play: `play_compiled` of this algorithm, jitted; for several runs, vectorized over parameters, episodes, prices.
+        parameters: Parameters of the network, or of the networks of R runs.
         etas: `[E]` prices, or `[R, E]`.
-        episodes: Per price.
-        seed: Of the evaluation.
-        epsilon: Share of random choices.
-        max_steps: Steps after which an episode counts as it is.
-        progress: Called with what is done and how much there is.
+        episodes: Number of episodes per price.
+        seed: Random seed.
+        epsilon: Probability of a random choice.
+        max_steps: Time limit of an episode.
+        progress: Called with the steps done and the most there can be.
     """
-    game, shape = compiled(learner.game), etas.shape
+    env: JaxEnv = algorithm.env  # type: ignore[assignment, unused-ignore]
+    shape = etas.shape
     key, start_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), _EVALUATION))
-    begun = Playing(
-        _starting(game.init)(jax.random.split(start_key, episodes)),
-        jnp.full(episodes, game.noop, jnp.int32), jnp.zeros((episodes, 3)), jnp.ones(episodes, bool),
-    )  # fmt: skip
+    started = Episode(
+        _vectorized(env.reset)(jax.random.split(start_key, episodes)),
+        jnp.full(episodes, env.noop, jnp.int32),
+        jnp.zeros((episodes, 3)),
+        jnp.ones(episodes, bool),
+    )
 
-    def everywhere(one: Any) -> Any:
+    def at_every_price(one: Array) -> Array:
         rows = jnp.broadcast_to(one, (*shape, *one.shape))
         return rows.reshape(*shape[:-1], shape[-1] * episodes, *one.shape[1:])
 
-    playing, prices = jax.tree.map(everywhere, begun), jnp.asarray(etas, dtype=jnp.float32)
+    episode, prices = jax.tree.map(at_every_price, started), jnp.asarray(etas, dtype=jnp.float32)
     for done in range(0, max_steps, CHUNK):
         key, chunk_key = jax.random.split(key)
-        playing = play(parameters, playing, prices, chunk_key, epsilon, max_steps)
+        episode = play(parameters, episode, prices, chunk_key, epsilon, max_steps)
         if progress is not None:
             progress(min(done + CHUNK, max_steps), max_steps)
-        if not bool(playing.alive.any()):
+        if not bool(episode.alive.any()):
             break
-    score, steps, controls = np.moveaxis(np.asarray(playing.totals, dtype=float), -1, 0).reshape(3, *shape, episodes)
-    return Played(etas, score, steps, controls, np.asarray(playing.alive).reshape(*shape, episodes))
+    returns, steps, controls = np.moveaxis(np.asarray(episode.totals, dtype=float), -1, 0).reshape(3, *shape, episodes)
+    return AgentEvaluation(etas, returns, steps, controls, np.asarray(episode.alive).reshape(*shape, episodes))
 
 
 @functools.cache
-def _starting(init: Any) -> Any:
-    """Compiled once."""
-    return jax.jit(jax.vmap(init))
+def _vectorized(function: Any) -> Any:
+    """Compiled once per function."""
+    return jax.jit(jax.vmap(function))
 
 
-def look(
-    learner: Dial | DQN, parameters: Any, stack: Any, last: Any, seen: Seen, eta: Any, key: Any, epsilon: Any
-) -> tuple[Any, Choice]:
-    """A choice of evaluation for a group of environments on the host, and its stack of frames with the newest."""
-    over = seen.over
-    observation, stack = pushed(stack, seen.frame, over)
-    last = jnp.where(over, learner.game.noop, last)
+def choose_on_host(
+    algorithm: Algorithm, parameters: Parameters, stack: Any, action: Array, outcome: Outcome, eta: Array, key: Array,
+    epsilon: Array,
+) -> tuple[Any, Choice]:  # fmt: skip
+    """Choices for a group of environments on the host, and its stack of frames with the newest frame."""
+    observation, stack = push_frame(stack, outcome.frame, outcome.restarted)  # type: ignore[arg-type, unused-ignore]
+    action = jnp.where(outcome.restarted, algorithm.env.noop, action)
     uniform = jax.random.uniform(key, (3, eta.size))
-    return stack, learner.act(parameters, observation, eta, last, uniform, epsilon)
+    return stack, algorithm.act(parameters, observation, eta, action, uniform, epsilon)
 
 
-def played_hosted(
-    host: Host, look: Any, parameters: Any, price: float, episodes: int, seed: int, epsilon: float, max_steps: int
-) -> Played:
-    """Whole episodes of environments on the host at one price.
+def evaluate_on_host(
+    env: HostEnv, choose: Callable[..., tuple[Any, Choice]], parameters: Parameters, eta: float, episodes: int, seed:
+        int,
+    epsilon: float, max_steps: int,
+) -> AgentEvaluation:  # fmt: skip
+    """Plays whole episodes of environments on the host at one price.
 
     Args:
-        host: The environments, one per episode.
-        look: `look` of the learner, compiled.
-        parameters: Of the network.
-        price: The price.
-        episodes: How many.
-        seed: Of the evaluation.
-        epsilon: Share of random choices.
-        max_steps: Steps after which an episode counts as it is.
+        env: The environments, one per episode.
+        choose: `choose_on_host` of the algorithm, jitted.
+        parameters: Parameters of the network.
+        eta: Price.
+        episodes: Number of episodes.
+        seed: Random seed.
+        epsilon: Probability of a random choice.
+        max_steps: Time limit of an episode.
     """
     totals, alive, lazy = np.zeros((episodes, 3)), np.ones(episodes, dtype=bool), np.zeros(episodes, dtype=bool)
-    stacks = [empty_stack(host, part.stop - part.start) for part in host.groups]
-    last = [jnp.full(part.stop - part.start, host.noop) for part in host.groups]
+    sizes = [part.stop - part.start for part in env.groups]
+    stacks = [empty_stack(size, env.shape, env.dtype, env.n_frames) for size in sizes]
+    actions = [jnp.full(size, env.noop) for size in sizes]
     key = jax.random.key(seed)
-    host.start(_EVALUATION * 2**32 + seed)
+    env.start(_EVALUATION * 2**32 + seed)
     for step in range(max_steps + 1):
-        for group, part in enumerate(host.groups):
-            seen = host.receive(group)
+        for group, part in enumerate(env.groups):
+            outcome = env.receive(group)
             if step > 0:
-                made = np.stack([seen.reward, np.ones_like(seen.reward), ~lazy[part]], axis=-1)
+                made = np.stack([outcome.reward, np.ones_like(outcome.reward), ~lazy[part]], axis=-1)
                 totals[part] += alive[part, None] * made
-                totals[part] *= ~(alive[part] & seen.lost)[:, None]  # begun anew
-                alive[part] &= ~(seen.ended | seen.cut)
-            place = jax.random.fold_in(key, step * len(host.groups) + group)
-            eta = jnp.full(part.stop - part.start, price, dtype=jnp.float32)
-            stacks[group], choice = look(parameters, stacks[group], last[group], seen, eta, place, epsilon)
-            last[group], lazy[part] = choice.executed, np.asarray(choice.lazy)
-            host.send(group, np.asarray(choice.executed, dtype=np.int64))
+                totals[part] *= ~(alive[part] & outcome.lost)[:, None]  # an emulator was replaced: start again
+                alive[part] &= ~(outcome.terminated | outcome.truncated)
+            choice_key = jax.random.fold_in(key, step * len(env.groups) + group)
+            prices = jnp.full(sizes[group], eta, dtype=jnp.float32)
+            stacks[group], choice = choose(
+                parameters, stacks[group], actions[group], outcome, prices, choice_key, epsilon
+            )
+            actions[group], lazy[part] = choice.executed, np.asarray(choice.lazy)
+            env.send(group, np.asarray(choice.executed, dtype=np.int64))
         if not alive.any():
             break
-    score, steps, controls = totals.T[:, None]
-    return Played(np.array([price]), score, steps, controls, alive[None])
+    returns, steps, controls = totals.T[:, None]
+    return AgentEvaluation(np.array([eta]), returns, steps, controls, alive[None])
 
 
-def joined(parts: list[Played]) -> Played:
-    """Prices one after the other, as one."""
-    names = ("etas", "score", "steps", "controls", "cut_off")
-    return Played(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+def joined(parts: list[AgentEvaluation]) -> AgentEvaluation:
+    """Several evaluations as one, price after price."""
+    names = ("etas", "returns", "steps", "controls", "unfinished")
+    return AgentEvaluation(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

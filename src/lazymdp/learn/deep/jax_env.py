@@ -1,136 +1,147 @@
-"""Games that run compiled, on the device, with the learner: MinAtar, and any finite model.
+"""Environments that are compiled with the algorithm: MinAtar, and any finite model.
 
-A game is three pure functions of a state that JAX can trace, so that a learner can step thousands of copies of it
-inside one program. A new episode starts by itself when one ends.
+An environment is three pure functions that JAX can trace, so that thousands of copies of it step inside one program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from gymnasium import spaces
+from jax import Array
 from numpy.typing import NDArray
 
 from lazymdp.envs.toy_text import Table
+from lazymdp.learn.deep.acting import sample_cdf
 from lazymdp.mdp import MDP
 
 MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
+State = Any
+"""State of an environment: a pytree of arrays."""
 
-class Game(NamedTuple):
-    """One environment, to be vectorised by `jax.vmap`.
+
+@dataclass(frozen=True, eq=False)
+class JaxEnv:
+    """One environment, to be vectorized by `jax.vmap`.
 
     Attributes:
-        init: `key -> state`, the start of an episode.
-        move: `(state, action, key) -> (state, reward, ended, cut)`, one step; `cut`: the episode is over though it
-            could have gone on.
-        observe: `state -> observation`, an array of `shape`.
-        shape: Of an observation.
-        n_actions: Of the base game.
-        noop: The action taken to have come before the first of an episode.
-        space: What a default policy of Python's is shown: `Discrete` where an observation is a state as one-hot vector.
+        reset: `key -> state`, the start of an episode.
+        step: `(state, action, key) -> (state, reward, terminated, truncated)`; does not restart the episode.
+        observe: `state -> observation`, an array of shape `shape`.
+        shape: Shape of an observation.
+        n_actions: Number of actions, A.
+        noop: Action that counts as the one before the first of an episode.
+        space: Observation space as a default policy written in Python sees it: `Discrete` where an observation is a
+            state as a one-hot vector.
+        max_steps: Time limit of an episode, None if there is none.
     """
 
-    init: Callable[[Any], Any]
-    move: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
-    observe: Callable[[Any], Any]
+    reset: Callable[[Array], State]
+    step: Callable[[State, Array, Array], tuple[State, Array, Array, Array]]
+    observe: Callable[[State], Array]
     shape: tuple[int, ...]
     n_actions: int
     noop: int = 0
     space: spaces.Space[Any] | None = None
+    max_steps: int | None = None
 
-    def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
-        """`move`, and a new start where the episode is over."""
-        move_key, start_key = jax.random.split(key)
-        after, reward, ended, cut = self.move(state, action, move_key)
-        return restarted(ended | cut, self.init(start_key), after), reward, ended, cut
+    first_action: ClassVar[int] = 0  # actions are numbered from 0
+    n_frames: ClassVar[int] = 1  # one frame is an observation
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """Shape of a frame, which is an observation."""
+        return self.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the numbers in an observation."""
+        return jax.eval_shape(lambda key: self.observe(self.reset(key)), jax.random.key(0)).dtype
+
+    def close(self) -> None:
+        """Does nothing: there is nothing to close."""
 
 
-def restarted(over: Any, start: Any, state: Any) -> Any:
-    """The start where the episode is over, else the state."""
-    return jax.tree.map(lambda new, old: jnp.where(over, new, old), start, state)
+def restart_where(ended: Array, start: State, state: State) -> State:
+    """The starting state where the episode has ended, otherwise the state."""
+    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), start, state)
 
 
-def compiled(game: Any) -> Game:
-    """The game, if it is one that can be compiled."""
-    if not isinstance(game, Game):
-        raise TypeError(f"{game} steps on the host and cannot be compiled.")
-    return game
-
-
-def minatar(name: str) -> Game:
-    """A MinAtar game, with sticky actions (0.1) and the actions that do something."""
+def minatar(name: str) -> JaxEnv:
+    """A MinAtar game with sticky actions (0.1) and its minimal action set."""
     if name not in MINATAR:
-        raise ValueError(f"there is no MinAtar game {name!r}; there are {', '.join(MINATAR)}.")
+        raise ValueError(f"there is no MinAtar game {name!r}; the games are {', '.join(MINATAR)}.")
     try:
         import pgx
     except ImportError as error:
         raise ImportError("MinAtar needs pgx: pip install 'lazymdp[minatar]'") from error
     env = pgx.make(f"minatar-{name}")
 
-    def move(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+    def step(state: State, action: Array, key: Array) -> tuple[State, Array, Array, Array]:
         after = env.step(state, action, key)
         return after, after.rewards[0], after.terminated, after.truncated & ~after.terminated
 
     shape = tuple(env.observation_shape)
     space: spaces.Space[Any] = spaces.Box(0, 1, shape, bool)  # type: ignore[arg-type, unused-ignore]
-    return Game(env.init, move, lambda state: state.observation, shape, env.num_actions, space=space)
+    return JaxEnv(env.init, step, lambda state: state.observation, shape, env.num_actions, space=space)
 
 
-def from_table(table: Table, max_steps: int | None = None) -> Game:
-    """The game of an environment that carries `P`: a reward is that of the transition drawn."""
-    mdp = MDP(table.transitions, table.rewards, 0.99, table.start)  # the discount is the learner's, not the game's
+def from_table(table: Table, max_steps: int | None = None) -> JaxEnv:
+    """The environment of a transition table `P`; the reward is that of the transition drawn."""
+    mdp = MDP(table.transitions, table.rewards, 0.99, table.start)  # the algorithm has a discount of its own
     gains = sp.csr_array(table.gains)
     gains.sort_indices()
     if not np.array_equal(gains.indices, mdp.transitions.indices):
-        raise AssertionError("rewards and transitions are stored alike")
+        raise AssertionError("rewards and transitions must have the same sparsity pattern")
     return from_mdp(mdp, max_steps, gains.data / mdp.transitions.data)
 
 
-def from_mdp(mdp: MDP, max_steps: int | None = None, drawn: NDArray[np.float64] | None = None) -> Game:
-    """A finite model as a game; an observation is the state as one-hot vector.
+def from_mdp(mdp: MDP, max_steps: int | None = None, rewards: NDArray[np.float64] | None = None) -> JaxEnv:
+    """A finite model as an environment; an observation is the state as a one-hot vector.
 
     Args:
         mdp: The model.
-        max_steps: Steps after which an episode is cut off; never if not given. The last step before it counts as cut
-            even if it reaches an absorbing state: cut steps are not learned from, and to learn only from those that end
-            an episode would make endings too likely.
-        drawn: Reward of every transition, in the order in which `mdp.transitions` holds them; the expected reward of
-            the action if not given.
+        max_steps: Time limit of an episode; none by default. The last step before the limit counts as truncated even if
+            it reaches an absorbing state: truncated steps are not learned from, and learning only from those that
+            terminate would make termination seem too likely.
+        rewards: Reward of each transition, in the order of `mdp.transitions`; by default the expected reward of the
+            state and action.
     """
-    rows = np.diff(mdp.transitions.indptr)
-    width = int(rows.max())
-    successors, sums = np.zeros((rows.size, width), dtype=np.int32), np.ones((rows.size, width), dtype=np.float32)
-    paid = np.repeat(mdp.rewards.reshape(-1, 1), width, axis=1).astype(np.float32)
-    for row, (begin, end) in enumerate(zip(mdp.transitions.indptr, mdp.transitions.indptr[1:], strict=False)):
-        successors[row, : end - begin] = mdp.transitions.indices[begin:end]
-        successors[row, end - begin :] = mdp.transitions.indices[end - 1]
-        sums[row, : end - begin] = np.cumsum(mdp.transitions.data[begin:end])
-        if drawn is not None:
-            paid[row, : end - begin], paid[row, end - begin :] = drawn[begin:end], drawn[end - 1]
-    starts = np.flatnonzero(mdp.start)
-    table, cumulative = jnp.asarray(successors), jnp.asarray(sums[:, :-1])
-    rewards, absorbing = jnp.asarray(paid), jnp.asarray(mdp.absorbing)
+    table, cumulative, gains = (jnp.asarray(array) for array in _padded_rows(mdp, rewards))
+    absorbing, starts = jnp.asarray(mdp.absorbing), np.flatnonzero(mdp.start)
     first = jnp.asarray(starts, dtype=jnp.int32)
-    chances = jnp.asarray(np.cumsum(mdp.start[starts])[:-1], dtype=jnp.float32)
+    first_cumulative = jnp.asarray(np.cumsum(mdp.start[starts]), dtype=jnp.float32)
 
-    def init(key: Any) -> Any:
-        return jnp.stack([first[(jax.random.uniform(key) >= chances).sum()], 0])  # state, steps so far
+    def reset(key: Array) -> State:
+        return jnp.stack([first[sample_cdf(first_cumulative, jax.random.uniform(key))], 0])  # state, steps so far
 
-    def move(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+    def step(state: State, action: Array, key: Array) -> tuple[State, Array, Array, Array]:
         row, steps = state[0] * mdp.n_actions + action, state[1] + 1
-        which = (jax.random.uniform(key) >= cumulative[row]).sum()
+        which = sample_cdf(cumulative[row], jax.random.uniform(key))
         after = table[row, which]
-        cut = jnp.zeros((), bool) if max_steps is None else steps >= max_steps
-        ended = absorbing[after] & ~cut
-        return jnp.stack([after, steps]), rewards[row, which], ended, cut
+        truncated = jnp.zeros((), bool) if max_steps is None else steps >= max_steps
+        return jnp.stack([after, steps]), gains[row, which], absorbing[after] & ~truncated, truncated
 
-    def observe(state: Any) -> Any:
+    def observe(state: State) -> Array:
         return jax.nn.one_hot(state[0], mdp.n_states)
 
-    return Game(init, move, observe, (mdp.n_states,), mdp.n_actions, space=spaces.Discrete(mdp.n_states))
+    space = spaces.Discrete(mdp.n_states)
+    return JaxEnv(reset, step, observe, (mdp.n_states,), mdp.n_actions, space=space, max_steps=max_steps)
+
+
+def _padded_rows(mdp: MDP, rewards: NDArray[np.float64] | None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """`[S * A, K]` next states, cumulative probabilities and rewards; rows are padded with their last entry."""
+    lengths, starts = np.diff(mdp.transitions.indptr), mdp.transitions.indptr[:-1]
+    place = starts[:, None] + np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)  # [S * A, K]
+    beyond = np.arange(lengths.max()) >= lengths[:, None]
+    chances = np.where(beyond, 0.0, mdp.transitions.data[place])
+    cumulative = np.where(beyond, 1.0, np.cumsum(chances, axis=1))
+    gains = np.broadcast_to(mdp.rewards.reshape(-1, 1), place.shape) if rewards is None else rewards[place]
+    return mdp.transitions.indices[place].astype(np.int32), cumulative.astype(np.float32), gains.astype(np.float32)

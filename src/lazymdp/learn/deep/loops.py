@@ -1,133 +1,303 @@
-"""Runs under way: a learner with compiled games, as one program, or with environments that step on the host.
+"""The two ways to run an algorithm: as one compiled scan, or over environments that step on the host.
 
-Both are driven the same way: `advance` makes an iteration, `arrays` tells everything the run is, by name, and a new one
-given these arrays goes on from there.
+Both repeat the same *turn*: take in the outcome of the last actions, account for the episodes, choose, and record.
+After a turn of all environments the updates that are due are made; after `rollout` steps an iteration ends. A run is
+arrays: `arrays` returns everything by name, and `restore` continues from there.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
-from lazymdp.learn.deep.dqn import DQN
-from lazymdp.learn.deep.host_env import Host, Seen
-from lazymdp.learn.deep.pqn import Dial
+from lazymdp.learn.deep import prices
+from lazymdp.learn.deep.acting import (
+    Actors,
+    Episodes,
+    Group,
+    add_step,
+    empty_stack,
+    new_actors,
+    note_extremes,
+    push_frame,
+)
+from lazymdp.learn.deep.algorithm import Algorithm, Learner
+from lazymdp.learn.deep.host_env import HostEnv, Outcome
+from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
+from lazymdp.learn.deep.named_arrays import Arrays, from_named, to_named
+from lazymdp.learn.deep.networks import Parameters
+from lazymdp.learn.deep.prices import Price
 
-Arrays = Mapping[str, NDArray[Any]]
-_MEMORY = ".replay"  # what a run remembers: told apart from the rest, as it is large and changes little
-_UNREPEATED = (".rollout", ".lessons")  # what is not worth keeping where episodes cannot be picked up again
+_REPLAY = ".learner.replay"  # saved apart from the rest: it is large and changes little
+_NOT_RESUMED = (".learner.rollout", ".learner.lessons")  # useless where a resumed run starts new episodes
 
 
-class Compiled:
-    """A learner and its games as one program.
+class Run(NamedTuple):
+    """A run: everything but the environments that step on the host."""
+
+    learner: Learner
+    price: Price  # distribution of the price of an episode
+    actors: Actors  # [N] the episodes under way
+    stack: Array | tuple[()]  # [N, ..., S] the last frames, where an observation is several
+    greedy: Array  # [2] greedy choices of this iteration, and those of them that took control
+    env: State  # [N] states of compiled environments, otherwise ()
+    key: Array  # random key
+    iteration: Array
+
+
+def new_run(algorithm: Algorithm, key: Array, price: Price | None = None, parameters: Parameters | None = None) -> Run:
+    """A run before its first step.
 
     Args:
-        learner: The learner.
-        seed: Of the run.
-        start: Further arguments of `learner.init`.
+        algorithm: The algorithm.
+        key: Random key.
+        price: Distribution of prices; by default the config's. Given as arrays, so that runs with different prices can
+            be one program.
+        parameters: Parameters of the network to start from; random by default.
+    """
+    env, config = algorithm.env, algorithm.config
+    key, network_key, price_key = jax.random.split(key, 3)
+    price = prices.initial(config) if price is None else price
+    actors = new_actors(prices.draw(price, price_key, (config.n_envs,)), env.noop)
+    stack = empty_stack(config.n_envs, env.shape, env.dtype, env.n_frames)
+    counts = jnp.zeros(2, jnp.int32)
+    return Run(algorithm.init(network_key, parameters), price, actors, stack, counts, (), key, jnp.int32(0))
+
+
+def turn(
+    algorithm: Algorithm, run: Run, outcome: Outcome, group: Group, slot: Array, uniform: Array, new_eta: Array
+) -> tuple[Run, Array, Episodes]:
+    """Takes in the outcome of a group's last actions and makes its next choices.
+
+    Args:
+        algorithm: The algorithm.
+        run: The run.
+        outcome: `[M]` outcome of the last actions.
+        group: The environments.
+        slot: Step of the iteration, from 1; 0 at the very start of the run.
+        uniform: `[3, M]` random numbers for the choices.
+        new_eta: `[M]` prices of episodes that begin now.
+
+    Returns:
+        The run, `[M]` actions to execute, and the episodes that ended.
+    """
+    config, env = algorithm.config, algorithm.env
+    actors, stack = group.part((run.actors, run.stack))
+    eta, restarted = actors.eta, outcome.restarted
+    actors, totals = add_step(actors, outcome.reward, restarted, new_eta, env.noop)
+    episodes = Episodes(restarted & ~outcome.lost, eta, *totals.T)
+
+    observation, stack = push_frame(stack, outcome.frame, restarted)
+    epsilon = algorithm.epsilon((run.iteration * config.rollout + slot) * config.n_envs)
+    choice = algorithm.act(run.learner.parameters, observation, actors.eta, actors.action, uniform, epsilon)
+    reward = jnp.clip(outcome.reward, -1.0, 1.0) if config.clip_rewards else outcome.reward
+    learner = algorithm.record(
+        run.learner,
+        group,
+        run.iteration,
+        slot,
+        outcome,
+        reward,
+        observation,
+        actors.eta,
+        choice,  # type: ignore[arg-type, unused-ignore]
+    )
+    actors = note_extremes(actors, reward, choice.value, run.iteration == 0)
+    actors = actors._replace(action=choice.executed.astype(jnp.int32), lazy=choice.lazy)
+    actors, stack = group.put((run.actors, run.stack), (actors, stack))
+    greedy = run.greedy + jnp.stack([choice.greedy.sum(), (choice.greedy & ~choice.lazy).sum()])
+    return run._replace(learner=learner, actors=actors, stack=stack, greedy=greedy), choice.executed, episodes
+
+
+def end_iteration(algorithm: Algorithm, run: Run, key: Array) -> Run:
+    """Lets the algorithm learn from the rollout, and steers the price towards a budget."""
+    config, iteration = algorithm.config, run.iteration + 1
+    learner = algorithm.end_rollout(run.learner, run.iteration, key)
+    price = prices.steer(run.price, config, run.greedy[0], run.greedy[1], iteration * config.steps_per_iteration)
+    actors = run.actors
+    if config.control_budget is not None:  # episodes under way continue at the new price
+        actors = actors._replace(eta=jnp.full_like(actors.eta, price.low))
+    return run._replace(
+        learner=learner, price=price, actors=actors, greedy=jnp.zeros_like(run.greedy), iteration=iteration
+    )
+
+
+# -- one compiled scan -----------------------------------------------------------------------------------------------
+
+
+def start_compiled(
+    algorithm: Algorithm, key: Array, price: Price | None = None, parameters: Parameters | None = None
+) -> Run:
+    """A run on compiled environments, its first choices made."""
+    env, n_envs = _compiled(algorithm), algorithm.config.n_envs
+    key, run_key, env_key, choice_key = jax.random.split(key, 4)
+    run = new_run(algorithm, run_key, price, parameters)
+    states = jax.vmap(env.reset)(jax.random.split(env_key, n_envs))
+    never, zeros = jnp.zeros(n_envs, bool), jnp.zeros(n_envs)
+    outcome = Outcome(jax.vmap(env.observe)(states), zeros, never, never, ~never)
+    uniform = jax.random.uniform(choice_key, (3, n_envs))
+    group = Group(0, n_envs)
+    run, _, _ = turn(algorithm, run, outcome, group, jnp.int32(0), uniform, run.actors.eta)
+    return run._replace(env=states, key=key)
+
+
+def iterate(algorithm: Algorithm, run: Run) -> tuple[Run, Episodes]:
+    """One iteration on compiled environments, and the episodes `[T, N]` that ended in it."""
+    env, config = _compiled(algorithm), algorithm.config
+    shape = (config.rollout, config.n_envs)
+    # All random numbers of the rollout are drawn at once: fewer kernels than step by step.
+    key, choice_key, eta_key, step_key, start_key, update_key, end_key = jax.random.split(run.key, 7)
+    drawn = (
+        1 + jnp.arange(config.rollout),
+        jax.random.uniform(choice_key, (shape[0], 3, shape[1])),
+        prices.draw(run.price, eta_key, shape),
+        jax.random.split(step_key, shape),
+        jax.vmap(jax.vmap(env.reset))(jax.random.split(start_key, shape)),
+        jax.random.split(update_key, config.rollout),
+    )
+
+    def step(run: Run, drawn: Any) -> tuple[Run, Episodes]:
+        slot, uniform, new_eta, keys, starts, update_key = drawn
+        states, reward, terminated, truncated = jax.vmap(env.step)(run.env, run.actors.action, keys)
+        states = jax.vmap(restart_where)(terminated | truncated, starts, states)
+        lost = jnp.zeros_like(terminated)
+        outcome = Outcome(jax.vmap(env.observe)(states), reward, terminated, truncated, lost)
+        group = Group(0, config.n_envs)
+        run, _, episodes = turn(algorithm, run._replace(env=states), outcome, group, slot, uniform, new_eta)
+        if algorithm.updates_after_steps:
+            count = algorithm.updates_due(run.iteration, slot)
+            learner = algorithm.update(run.learner, run.iteration, slot, run.price, update_key, count)
+            run = run._replace(learner=learner)
+        return run, episodes
+
+    # Unrolling a rollout is 2 % faster on a GPU; with updates inside the loop it would be twice as slow on a CPU.
+    run, episodes = jax.lax.scan(step, run, drawn, unroll=1 if algorithm.updates_after_steps else 2)
+    return end_iteration(algorithm, run, end_key)._replace(key=key), episodes
+
+
+def _compiled(algorithm: Algorithm) -> JaxEnv:
+    if not isinstance(algorithm.env, JaxEnv):
+        raise TypeError(f"{algorithm.env} steps on the host and cannot be compiled.")
+    return algorithm.env
+
+
+class CompiledLoop:
+    """An algorithm and its environments as one program.
+
+    Args:
+        algorithm: The algorithm.
+        seed: Random seed.
+        parameters: Parameters of the network to start from; random by default.
     """
 
-    def __init__(self, learner: Dial | DQN, seed: int, **start: Any) -> None:
-        self._iterate = jax.jit(learner.iterate, donate_argnums=0)
-        self.state: Any = jax.jit(learner.init)(jax.random.key(seed), **start)
-        self._episodes: list[Any] = []
+    def __init__(self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> None:
+        self._iterate = jax.jit(functools.partial(iterate, algorithm), donate_argnums=0)
+        start = jax.jit(functools.partial(start_compiled, algorithm))
+        self.run: Run = start(jax.random.key(seed), parameters=parameters)
+        self._episodes: list[Episodes] = []
         self.iteration = 0
 
     def advance(self) -> None:
-        """One iteration, begun; the one before is waited for, else JAX would take on many at once."""
-        self.state, episodes = self._iterate(self.state)
+        """Starts an iteration and waits for the one before; otherwise JAX would queue many at once."""
+        self.run, episodes = self._iterate(self.run)
         jax.block_until_ready(self._episodes[-1:])
         self._episodes.append(episodes)
         self.iteration += 1
 
     def episodes(self) -> NDArray[np.float64]:
-        """`[5, K]` the episodes since the last call that are over: 1, eta, score, steps, controls."""
+        """`[5, K]` the episodes that ended since the last call: 1, eta, return, steps, controls."""
         parts = [np.stack([np.asarray(x, dtype=float).ravel() for x in part]) for part in self._episodes]
         self._episodes.clear()
-        return _over(parts)
+        return _ended(parts)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything the run is but what it remembers, by name."""
-        return _named(self.state, but=(_MEMORY,))
+        """Everything but the replay buffer, by name."""
+        return to_named(self.run, without=(_REPLAY,))
 
     def restore(self, arrays: Arrays) -> None:
-        """Goes on from `arrays`."""
-        self.state = _filled(self.state, arrays, but=(_MEMORY,))
-        self.iteration = int(self.state.iteration)
+        """Continues from `arrays`."""
+        self.run = from_named(self.run, arrays, without=(_REPLAY,))
+        self.iteration = int(self.run.iteration)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing: there is nothing to close."""
 
 
-class Hosted:
-    """A learner whose environments step on the host, group by group; the learner works while they step.
+# -- environments on the host ----------------------------------------------------------------------------------------
+
+
+class HostLoop:
+    """An algorithm whose environments step on the host, group by group, while the device computes updates.
 
     Args:
-        learner: The learner.
-        host: The environments.
-        seed: Of the run.
-        start: Further arguments of `learner.init_host`.
+        algorithm: The algorithm.
+        seed: Random seed.
+        parameters: Parameters of the network to start from; random by default.
     """
 
-    def __init__(self, learner: Dial | DQN, host: Host, seed: int, **start: Any) -> None:
-        self.learner, self.host, self.seed = learner, host, seed
-        self._learn = jax.jit(learner.learn, donate_argnums=0, static_argnames="due")
-        self._close = jax.jit(learner.close, donate_argnums=0)
-        self.state: Any = learner.init_host(jax.random.key(seed), host, **start)
+    def __init__(self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> None:
+        self.algorithm, self.seed = algorithm, seed
+        self.env: HostEnv = algorithm.env  # type: ignore[assignment]
+        self._update = jax.jit(self._updated, donate_argnums=0, static_argnames="count")
+        self._end_iteration = jax.jit(self._iteration_ended, donate_argnums=0)
+        started = new_run(algorithm, jax.random.key(seed), None, parameters)
+        self.run: Run = jax.tree.map(jnp.copy, started)  # each array in its own memory, so that it can be donated
         self._turn: Any = None
         self._episodes: list[NDArray[Any]] = []
         self.iteration = 0
-        self._in_flight = False  # whether choices have been made whose outcome `receive` will tell
-        self._has_lessons = False
+        self._in_flight = False  # whether actions have been sent whose outcome is still to be received
+        self._has_lessons = True  # False after a resume that could not restore the rollout before
 
     def advance(self) -> None:
-        """One iteration, with the gradient steps that fall into it; after the last, those that are left."""
+        """One iteration with the updates that fall due in it; after the last iteration, the remaining ones."""
         self._begin()
-        rollout = self.learner.config.rollout
+        rollout = self.algorithm.config.rollout
         for slot in range(1, rollout + 1):
             self._step(slot)
-            self._work(slot)
-        self.state = self._close(self.state)
+            self._learn(slot)
+        self.run = self._end_iteration(self.run)
         self.iteration, self._has_lessons = self.iteration + 1, True
-        if self.iteration == self.learner.config.iterations:
+        if self.iteration == self.algorithm.config.iterations and self.algorithm.updates_carry_over:
             for slot in range(1, rollout + 1):
-                self._work(slot)
+                self._learn(slot)
 
     def episodes(self) -> NDArray[np.float64]:
-        """`[5, K]` the episodes since the last call that are over: 1, eta, score, steps, controls."""
+        """`[5, K]` the episodes that ended since the last call: 1, eta, return, steps, controls."""
         parts = [part.astype(float) for part in self._episodes]
         self._episodes.clear()
-        return _over(parts)
+        return _ended(parts)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything the run is but what it remembers, by name."""
+        """Everything but the replay buffer, by name."""
         self._begin()
-        without = (_MEMORY,) if self.host.repeats else (_MEMORY, *_UNREPEATED)
-        environments = {f"host.{name}": array for name, array in self.host.arrays().items()}
-        return {**_named(self.state, but=without), **environments}
+        environments = {f"env.{name}": array for name, array in self.env.arrays().items()}
+        return {**to_named(self.run, without=self._not_saved), **environments}
 
     def restore(self, arrays: Arrays) -> None:
-        """Goes on from `arrays`; where episodes cannot be picked up, those under way are cut off."""
-        without = (_MEMORY,) if self.host.repeats else (_MEMORY, *_UNREPEATED)
-        self.state = _filled(self.state, arrays, but=without)
-        self.iteration = int(self.state.iteration)
-        self.host.restore(self.seed, {name[5:]: array for name, array in arrays.items() if name.startswith("host.")})
-        self._in_flight, self._has_lessons = True, self.host.repeats and self.iteration > 0
+        """Continues from `arrays`. Where episodes cannot be restored, those under way are lost."""
+        self.run = from_named(self.run, arrays, without=self._not_saved)
+        self.iteration = int(self.run.iteration)
+        self.env.restore(self.seed, {name[4:]: array for name, array in arrays.items() if name.startswith("env.")})
+        self._in_flight, self._has_lessons = True, self.env.repeats
 
     def close(self) -> None:
-        """Ends the environments."""
-        self.host.close()
+        """Closes the environments."""
+        self.env.close()
+
+    @property
+    def _not_saved(self) -> tuple[str, ...]:
+        return (_REPLAY,) if self.env.repeats else (_REPLAY, *_NOT_RESUMED)
 
     def _begin(self) -> None:
         """Starts the environments and makes the first choices, if that has not been done."""
         if not self._in_flight:
-            self.host.start(self.seed)
+            self.env.start(self.seed)
         if self._turn is None:
             self._turn = self._compiled_turn()  # while the environments start
         if not self._in_flight:
@@ -135,89 +305,52 @@ class Hosted:
             self._in_flight = True
 
     def _step(self, slot: int) -> None:
-        for group, part in enumerate(self.host.groups):
-            seen = self.host.receive(group)
-            self.state, told = self._turn(self.state, seen, np.int32(part.start), np.int32(slot))
-            actions, *episodes = np.asarray(told)  # waits
-            self.host.send(group, actions.astype(np.int64))
+        for group, part in enumerate(self.env.groups):
+            outcome = self.env.receive(group)
+            self.run, sent = self._turn(self.run, outcome, np.int32(part.start), np.int32(slot))
+            actions, *episodes = np.asarray(sent)  # waits for the device
+            self.env.send(group, actions.astype(np.int64))
             self._episodes.append(np.stack(episodes))
 
+    def _learn(self, slot: int) -> None:
+        count = self.algorithm.updates_due(self.iteration, slot) if self._has_lessons else 0
+        if count or self.algorithm.copy_due(self.iteration, slot):
+            self.run = self._update(self.run, slot, count=count)
+
+    def _group_turn(self, run: Run, outcome: Outcome, begin: Array, slot: Array) -> tuple[Run, Array]:
+        """A turn of a group; returns the run, and `[6, M]` actions and ended episodes in one array to transfer."""
+        group = Group(begin, outcome.reward.shape[0])
+        key, choice_key, eta_key = jax.random.split(run.key, 3)
+        uniform = jax.random.uniform(choice_key, (3, group.size))
+        new_eta = prices.draw(run.price, eta_key, (group.size,))
+        run, actions, episodes = turn(self.algorithm, run._replace(key=key), outcome, group, slot, uniform, new_eta)
+        return run, jnp.stack([part.astype(jnp.float32) for part in (actions, *episodes)])
+
     def _compiled_turn(self) -> Any:
-        host, count = self.host, self.host.groups[0].stop
-        frame = host.shape[:-1] if host.stack > 1 else host.shape
+        env, count = self.env, self.env.groups[0].stop
         flag = jax.ShapeDtypeStruct((count,), bool)
-        reward = jax.ShapeDtypeStruct((count,), np.float32)
-        seen: Any = Seen(jax.ShapeDtypeStruct((count, *frame), host.dtype), reward, flag, flag, flag)
-        turn = jax.jit(self.learner.turn, donate_argnums=0)
-        return turn.lower(self.state, seen, np.int32(0), np.int32(0)).compile()
+        frame = jax.ShapeDtypeStruct((count, *env.frame_shape), env.dtype)
+        outcome = Outcome(frame, jax.ShapeDtypeStruct((count,), np.float32), flag, flag, flag)
+        compiled = jax.jit(self._group_turn, donate_argnums=0)
+        return compiled.lower(self.run, outcome, np.int32(0), np.int32(0)).compile()
 
-    def _work(self, slot: int) -> None:
-        due = self.learner.due(self.iteration, slot, self._has_lessons)
-        if due is not None:
-            self.state = self._learn(self.state, slot, due=due)
+    def _updated(self, run: Run, slot: Array, count: int) -> Run:
+        key, update_key = jax.random.split(run.key)
+        learner = self.algorithm.update(run.learner, run.iteration, slot, run.price, update_key, count)
+        return run._replace(learner=learner, key=key)
 
-
-def remembered(state: Any, since: int, now: int) -> dict[str, NDArray[Any]]:
-    """What a run remembers of the steps from `since` to `now`, both included."""
-    rows = next(iter(state.replay)).shape[0]
-    picked = jnp.arange(since, now + 1) % rows
-    return {name: np.asarray(ring[picked]) for name, ring in state.replay._asdict().items()}
+    def _iteration_ended(self, run: Run) -> Run:
+        key, end_key = jax.random.split(run.key)
+        return end_iteration(self.algorithm, run, end_key)._replace(key=key)
 
 
-def recalled(state: Any, since: int, arrays: Arrays) -> Any:
-    """The state, with what `remembered` told put back."""
-    rows = next(iter(state.replay)).shape[0]
-    picked = (since + np.arange(len(arrays["column"]))) % rows
-    rings = state.replay._asdict()
-    return state._replace(replay=state.replay._replace(**_put_back(rings, picked, {n: arrays[n] for n in rings})))
+def _ended(parts: list[NDArray[Any]]) -> NDArray[np.float64]:
+    """The episodes that ended, of all steps together."""
+    episodes = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0))
+    return episodes[:, episodes[0] > 0.0]
 
 
-@functools.partial(jax.jit, donate_argnums=0)  # in place: there may be no room for two
-def _put_back(rings: dict[str, Any], picked: Any, arrays: dict[str, Any]) -> dict[str, Any]:
-    return {name: ring.at[picked].set(arrays[name]) for name, ring in rings.items()}
-
-
-def _over(parts: list[NDArray[Any]]) -> NDArray[np.float64]:
-    if not parts:
-        return np.zeros((5, 0))
-    told = np.concatenate(parts, axis=1)
-    return told[:, told[0] > 0.0]
-
-
-def _named(tree: Any, but: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The leaves by name, except for names that begin as one of `but`: these are not even looked at."""
-    leaves = ((jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree))
-    return {name: np.asarray(_plain(leaf)) for name, leaf in leaves if not name.startswith(but)}
-
-
-def _plain(leaf: Any) -> Any:
-    """Random keys as the numbers they are made of."""
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-
-
-def _filled(template: Any, arrays: Arrays, but: tuple[str, ...] = ()) -> Any:
-    """A tree like `template` with the numbers of `arrays`, except for names that begin as one of `but`."""
-    leaves = []
-    for path, leaf in jax.tree_util.tree_leaves_with_path(template):
-        name = jax.tree_util.keystr(path)
-        if but and name.startswith(but):
-            leaves.append(leaf)
-            continue
-        if name not in arrays:
-            raise ValueError(f"the checkpoint lacks {name}: it is of another learner or version.")
-        found, wanted = arrays[name], _plain(leaf)
-        if found.shape != wanted.shape or found.dtype != wanted.dtype:
-            raise ValueError(
-                f"{name} is {found.dtype} {found.shape} in the checkpoint, expected {wanted.dtype} {wanted.shape}: "
-                "other settings."
-            )
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        # A copy: what is given away later must not be the checkpoint's own memory.
-        leaves.append(jax.random.wrap_key_data(jnp.array(found)) if is_key else jnp.array(found))
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
-
-
-def filled_parameters(template: Any, arrays: Arrays) -> Any:
-    """A network's parameters out of the arrays of a run."""
-    prefix = ".parameters"
-    return _filled(template, {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)})
+def make_loop(algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> CompiledLoop | HostLoop:
+    """The loop that suits the algorithm's environment."""
+    kind = CompiledLoop if isinstance(algorithm.env, JaxEnv) else HostLoop
+    return kind(algorithm, seed, parameters)

@@ -1,8 +1,11 @@
-"""Networks of the deep learners, as pairs of pure functions."""
+"""Q-networks as Equinox modules: observations and prices in, values out.
+
+Two architectures, each with or without the price as an input and with or without layer norm (PQN needs it; DQN is
+Dopamine's, without). The price joins the features after the first dense layer of an MLP, or after the convolutions.
+"""
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from math import prod
@@ -11,104 +14,217 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-_PRICE_WIDTH = 32
-_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, size and stride of each convolution
-_MINATAR = ((16, 3, 1),)
-_SMALLEST_IMAGE = 36  # the side below which Nature's strides leave almost nothing
+Parameters = Any
+"""The arrays of a network: a pytree."""
+
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Output channels, kernel size and stride of each convolution of the Nature DQN."""
+MINATAR = ((16, 3, 1),)
+"""The same of Dopamine's network for MinAtar."""
+NATURE_WIDTH = 512
+SMALLEST_IMAGE = 36
+"""Side in pixels below which Nature's strides leave almost nothing."""
+MLP_PRICE_WIDTH, CONV_PRICE_WIDTH = 32, 64
 
 
 class Network(NamedTuple):
-    """`init: key -> parameters` and `apply: (parameters, observations [N, ...], eta [N]) -> [N, C]`."""
+    """A network as two pure functions."""
 
-    init: Callable[[Any], Any]
-    apply: Callable[[Any, Any, Any], Any]
+    init: Callable[[Array], Parameters]  # random key -> parameters
+    apply: Callable[[Parameters, Array, Array], Array]  # (parameters, observations [M, ...], eta [M]) -> outputs [M, C]
 
 
-class _DialLayers(eqx.Module):  # type: ignore[misc, unused-ignore]
-    price: Any  # [3, width]
-    dense: list[eqx.nn.Linear]
-    norms: list[eqx.nn.LayerNorm]
-    head: eqx.nn.Linear
+def q_network(
+    shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: tuple[int, ...], *, priced: bool, norm: bool
+) -> Network:
+    """A Q-network.
 
-    def __init__(self, n_inputs: int, n_outputs: int, hidden: tuple[int, ...], key: Any) -> None:
-        keys = jax.random.split(key, len(hidden) + 2)
-        self.price = jax.random.uniform(keys[0], (3, _PRICE_WIDTH), minval=-1.0) / jnp.sqrt(3.0)
-        widths = (n_inputs, *hidden)
-        self.dense = [
-            eqx.nn.Linear(width + (_PRICE_WIDTH if layer == 1 else 0), after, key=k)
-            for layer, (width, after, k) in enumerate(zip(widths, hidden, keys[2:], strict=False))
+    Args:
+        shape: Shape of an observation.
+        n_outputs: Number of outputs, A or A + 1.
+        kind: `nature`, `minatar` or `mlp`; by default `nature` for images large enough, else `mlp`.
+        hidden: Widths of the hidden layers of an `mlp`.
+        priced: Whether the network sees the price.
+        norm: Whether layer norm precedes each ReLU, as PQN needs it. Otherwise the network is Dopamine's:
+            Xavier-uniform kernels, zero biases, `SAME` padding.
+    """
+    kind = _kind(shape, kind)
+
+    def make(key: Array) -> DenseNet | ConvNet:
+        if kind == "mlp":
+            return DenseNet(prod(shape), n_outputs, hidden, priced, norm, key)
+        layers, widths = (NATURE, (NATURE_WIDTH,)) if kind == "nature" else (MINATAR, ())
+        return ConvNet(shape, n_outputs, layers, widths, priced, norm, key)
+
+    template = eqx.filter_eval_shape(make, jax.random.key(0))
+    static = eqx.partition(template, lambda leaf: hasattr(leaf, "shape"))[1]
+
+    def init(key: Array) -> Parameters:
+        return eqx.partition(make(key), eqx.is_array)[0]
+
+    def apply(parameters: Parameters, observations: Array, eta: Array) -> Array:
+        return eqx.combine(parameters, static)(observations, eta)
+
+    return Network(init, apply)
+
+
+def _kind(shape: tuple[int, ...], kind: str | None) -> str:
+    """The architecture, chosen by the shape of an observation if none is given."""
+    is_image = len(shape) == 3 and min(shape[:2]) >= SMALLEST_IMAGE
+    kind = kind or ("nature" if is_image else "mlp")
+    if (kind == "nature" and not is_image) or (kind == "minatar" and len(shape) != 3):
+        raise ValueError(
+            f"network is {kind!r}, which needs images (height, width, channels), but observations have shape {shape}."
+        )
+    return kind
+
+
+class Dense(eqx.Module):  # type: ignore[misc, unused-ignore]
+    """A dense layer; `norm` decides on the initial weights, too: uniform as in `eqx.nn.Linear`, or Xavier-uniform."""
+
+    kernel: Array  # [inputs, outputs]
+    bias: Array  # [outputs]
+    norm: eqx.nn.LayerNorm | None
+
+    def __init__(self, n_inputs: int, n_outputs: int, key: Array, *, like_linear: bool, norm: bool) -> None:
+        weight_key, bias_key = jax.random.split(key)
+        if like_linear:
+            bound = 1.0 / jnp.sqrt(n_inputs)
+            self.kernel = jax.random.uniform(weight_key, (n_inputs, n_outputs), minval=-bound, maxval=bound)
+            self.bias = jax.random.uniform(bias_key, (n_outputs,), minval=-bound, maxval=bound)
+        else:
+            self.kernel = jax.nn.initializers.glorot_uniform()(weight_key, (n_inputs, n_outputs))
+            self.bias = jnp.zeros(n_outputs)
+        self.norm = eqx.nn.LayerNorm(n_outputs) if norm else None
+
+    def __call__(self, x: Array) -> Array:
+        """`[M, inputs] -> [M, outputs]`, in the precision of `x`."""
+        x = x @ self.kernel.astype(x.dtype) + self.bias.astype(x.dtype)
+        return x if self.norm is None else _normed(self.norm, x)
+
+
+class DenseNet(eqx.Module):  # type: ignore[misc, unused-ignore]
+    """An MLP; the price joins after the first layer."""
+
+    price: Array | None  # [3, width]
+    layers: list[Dense]
+    head: Dense
+
+    def __init__(
+        self, n_inputs: int, n_outputs: int, hidden: tuple[int, ...], priced: bool, norm: bool, key: Array
+    ) -> None:
+        price_key, head_key, *keys = jax.random.split(key, len(hidden) + 2)
+        extra = MLP_PRICE_WIDTH if priced else 0
+        self.price = jax.random.uniform(price_key, (3, extra), minval=-1.0) / jnp.sqrt(3.0) if priced else None
+        widths = [n_inputs, *hidden]
+        inputs = [width + (extra if layer == 1 else 0) for layer, width in enumerate(widths)]
+        self.layers = [
+            Dense(before, after, k, like_linear=norm, norm=norm)
+            for before, after, k in zip(inputs, hidden, keys, strict=False)
         ]
-        self.norms = [eqx.nn.LayerNorm(width) for width in hidden]
-        self.head = eqx.nn.Linear(hidden[-1] + (_PRICE_WIDTH if len(hidden) == 1 else 0), n_outputs, key=keys[1])
+        self.head = Dense(inputs[-1], n_outputs, head_key, like_linear=norm, norm=False)
 
-    def __call__(self, observation: Any, eta: Any) -> Any:
-        # Three products written out: as one of matrices they are kernels of their own, and slow ones backwards.
-        price = jax.nn.relu(sum(kernel * x for kernel, x in zip(self.price, _price_features(eta), strict=True)))
-        x = _numbers(observation).ravel()
-        for layer, (dense, norm) in enumerate(zip(self.dense, self.norms, strict=True)):
-            x = jax.nn.relu(norm(dense(jnp.concatenate([x, price]) if layer == 1 else x)))
-        return self.head(jnp.concatenate([x, price]) if len(self.dense) == 1 else x)
+    def __call__(self, observations: Array, eta: Array) -> Array:
+        """`[M, ...]` observations and `[M]` prices to `[M, C]` values."""
+        x = _numbers(observations).reshape(observations.shape[0], -1)
+        for number, layer in enumerate([*self.layers, self.head]):
+            if number == 1 and self.price is not None:
+                x = jnp.concatenate([x, self._price(eta)], -1)
+            x = layer(x) if layer is self.head else jax.nn.relu(layer(x))
+        return x
+
+    def _price(self, eta: Array) -> Array:
+        # Three products written out: as a product of matrices they are kernels of their own, slow ones backwards.
+        parts = zip(self.price, jnp.moveaxis(price_features(eta), -1, 0), strict=True)  # type: ignore[arg-type, unused-ignore]
+        return jax.nn.relu(sum(kernel * feature[:, None] for kernel, feature in parts))
 
 
-class _PixelLayers(eqx.Module):  # type: ignore[misc, unused-ignore]
-    price: eqx.nn.Linear
-    kernels: list[Any]
-    norms: list[eqx.nn.LayerNorm]
-    dense: eqx.nn.Linear
-    dense_norm: eqx.nn.LayerNorm
-    head: eqx.nn.Linear
+class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
+    """Convolutions and dense layers; the price joins after the convolutions.
 
-    def __init__(self, shape: tuple[int, ...], n_outputs: int, key: Any) -> None:
-        keys = jax.random.split(key, len(_NATURE) + 3)
+    With layer norm, convolutions are unpadded and without bias, and all but the head computes in half precision on
+    devices made for it. Otherwise it is Dopamine's: padded (`SAME`), with biases, in single precision.
+    """
+
+    kernels: list[Array]  # [size, size, inputs, outputs]
+    biases: list[Array] | None  # [outputs]
+    norms: list[eqx.nn.LayerNorm] | None
+    price: Dense | None
+    layers: list[Dense]
+    head: Dense
+    strides: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self, shape: tuple[int, ...], n_outputs: int, convolutions: tuple[tuple[int, int, int], ...],
+        widths: tuple[int, ...], priced: bool, norm: bool, key: Array,
+    ) -> None:  # fmt: skip
+        conv_key, dense_key, head_key, price_key = jax.random.split(key, 4)
+        draw = jax.nn.initializers.he_normal() if norm else jax.nn.initializers.glorot_uniform()
         height, width, before = shape
-        self.kernels, self.norms = [], []
-        for (channels, size, stride), k in zip(_NATURE, keys[3:], strict=True):
-            self.kernels.append(jax.nn.initializers.he_normal()(k, (size, size, before, channels)))
-            self.norms.append(eqx.nn.LayerNorm(channels))
-            height, width, before = (height - size) // stride + 1, (width - size) // stride + 1, channels
-        self.price = eqx.nn.Linear(3, 2 * _PRICE_WIDTH, key=keys[0])
-        self.dense = eqx.nn.Linear(height * width * before + 2 * _PRICE_WIDTH, 512, key=keys[1])
-        self.dense_norm = eqx.nn.LayerNorm(512)
-        self.head = eqx.nn.Linear(512, n_outputs, key=keys[2])
+        self.kernels, self.strides = [], tuple(stride for _, _, stride in convolutions)
+        for (channels, size, stride), k in zip(
+            convolutions, jax.random.split(conv_key, len(convolutions)), strict=True
+        ):
+            self.kernels.append(draw(k, (size, size, before, channels)))
+            less = size - stride if norm else 0  # unpadded images shrink
+            height, width, before = -(-(height - less) // stride), -(-(width - less) // stride), channels
+        sizes = [kernel.shape[-1] for kernel in self.kernels]
+        self.biases = None if norm else [jnp.zeros(n) for n in sizes]
+        self.norms = [eqx.nn.LayerNorm(n) for n in sizes] if norm else None
+        extra = CONV_PRICE_WIDTH if priced else 0
+        self.price = Dense(3, extra, price_key, like_linear=norm, norm=False) if priced else None
+        inputs = [height * width * before + extra, *widths]
+        self.layers = [
+            Dense(n, after, k, like_linear=norm, norm=norm)
+            for n, after, k in zip(inputs, widths, jax.random.split(dense_key, max(1, len(widths))), strict=False)
+        ]
+        self.head = Dense(inputs[-1], n_outputs, head_key, like_linear=norm, norm=False)
 
-    def __call__(self, observations: Any, eta: Any) -> Any:
-        # Half precision but for the head, on devices that are made for it.
-        kind = jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
-        price = jax.nn.relu(jax.vmap(self.price)(_price_features(eta)))
-        x = _numbers(observations, kind)
-        for kernel, norm, (_, _, stride) in zip(self.kernels, self.norms, _NATURE, strict=True):
-            x = _convolved(x, kernel.astype(kind), stride, "VALID")
-            x = jax.nn.relu(_normed(norm, x))
-        x = jnp.concatenate([x.reshape(x.shape[0], -1), price.astype(kind)], -1)
-        x = x @ self.dense.weight.T.astype(kind) + self.dense.bias.astype(kind)
-        return jax.vmap(self.head)(jax.nn.relu(_normed(self.dense_norm, x)).astype(jnp.float32))
+    def __call__(self, observations: Array, eta: Array) -> Array:
+        """`[M, height, width, channels]` observations and `[M]` prices to `[M, C]` values."""
+        half = self.norms is not None and jax.default_backend() != "cpu"
+        x = _numbers(observations, jnp.bfloat16 if half else jnp.float32)
+        for number, (kernel, stride) in enumerate(zip(self.kernels, self.strides, strict=True)):
+            if self.norms is not None:
+                x = _normed(self.norms[number], convolve(x, kernel.astype(x.dtype), stride, "VALID"))
+            elif self.biases is not None:
+                x = convolve(x, kernel, stride, "SAME") + self.biases[number]
+            x = jax.nn.relu(x)
+        x = x.reshape(x.shape[0], -1)
+        if self.price is not None:
+            x = jnp.concatenate([x, jax.nn.relu(self.price(price_features(eta))).astype(x.dtype)], -1)
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return self.head(x.astype(jnp.float32))
 
 
-def _numbers(observations: Any, kind: Any = jnp.float32) -> Any:
-    """What a network computes with; pixels, that is `uint8`, are divided by 255."""
-    return observations.astype(kind) / (255.0 if observations.dtype == jnp.uint8 else 1.0)
-
-
-def _price_features(eta: Any) -> Any:
-    """`[..., 3]` of prices `[...]`: what the network sees of them."""
+def price_features(eta: Array) -> Array:
+    """`[..., 3]` features of prices `[...]`: logarithm, its square, 1."""
     log = jnp.log10(eta + 1e-3)
     return jnp.stack([log, log * log, jnp.ones_like(log)], -1)
 
 
-def _normed(norm: eqx.nn.LayerNorm, x: Any) -> Any:
-    """Layer norm over the last axis, in single precision."""
+def _numbers(observations: Array, dtype: Any = jnp.float32) -> Array:
+    """Observations as floats; pixels (`uint8`) are divided by 255."""
+    return observations.astype(dtype) / (255.0 if observations.dtype == jnp.uint8 else 1.0)
+
+
+def _normed(norm: eqx.nn.LayerNorm, x: Array) -> Array:
+    """Layer norm over the last axis, computed in single precision."""
     single = x.astype(jnp.float32)
     mean = single.mean(-1, keepdims=True)
     spread = jnp.square(single - mean).mean(-1, keepdims=True)
     return ((single - mean) * jax.lax.rsqrt(spread + norm.eps) * norm.weight + norm.bias).astype(x.dtype)
 
 
-def _convolved(x: Any, kernel: Any, stride: int, padding: str) -> Any:
-    """A convolution; where the stride divides the kernel's size, as one without stride over blocks of pixels.
+def convolve(x: Array, kernel: Array, stride: int, padding: str) -> Array:
+    """A convolution, computed in the way that is fastest on the device.
 
-    The result is the same. Few channels waste most of what a GPU's matrix units can do, and blocks have more of them.
-    On a CPU it is a product of matrices: XLA's own convolutions are no faster there, and in a loop ten times slower.
+    Where the stride divides the kernel's size, it becomes a convolution without stride over blocks of pixels: a few
+    channels leave most of a GPU's matrix units idle, and blocks have more channels. On a CPU it becomes a product of
+    matrices: XLA's own convolutions are no faster there, and ten times slower inside a loop.
     """
     size, _, n_channels, n_outputs = kernel.shape
     if stride > 1 and size % stride == 0:
@@ -133,116 +249,27 @@ def _convolved(x: Any, kernel: Any, stride: int, padding: str) -> Any:
     return jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding, dimension_numbers=order)
 
 
-def dial_network(shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: tuple[int, ...]) -> Network:
-    """A network that sees the price, with layer norm before each ReLU.
+def resize_head(parameters: Parameters, from_outputs: int, to_outputs: int, eta: float = 0.0) -> Parameters:
+    """Parameters with the lazy output added (A to A + 1 outputs) or removed, to start another network from.
 
-    An MLP in which the price joins after the first layer; or Nature's convolutions, a dense layer of 512 that the price
-    joins, and values in single precision.
-
-    Args:
-        shape: Of an observation.
-        n_outputs: A, or A + 1.
-        kind: `nature` or `mlp`; if not given, `nature` for images large enough, else `mlp`.
-        hidden: Widths of an `mlp`.
-    """
-    kind = _kind(shape, kind)
-    make: Callable[[Any], Any]
-    if kind == "nature":
-        make = functools.partial(_PixelLayers, shape, n_outputs)
-    else:
-        make = functools.partial(_DialLayers, prod(shape), n_outputs, hidden)
-    template = eqx.filter_eval_shape(make, jax.random.key(0))
-    static = eqx.partition(template, lambda leaf: hasattr(leaf, "shape"))[1]
-
-    def init(key: Any) -> Any:
-        return eqx.partition(make(key), eqx.is_array)[0]
-
-    def apply(parameters: Any, observations: Any, eta: Any) -> Any:
-        layers = eqx.combine(parameters, static)
-        return (layers if kind == "nature" else jax.vmap(layers))(observations, eta)
-
-    return Network(init, apply)
-
-
-def _kind(shape: tuple[int, ...], kind: str | None) -> str:
-    """The kind of network, chosen by what is seen if none is given."""
-    is_image = len(shape) == 3 and min(shape[:2]) >= _SMALLEST_IMAGE
-    kind = kind or ("nature" if is_image else "mlp")
-    if (kind == "nature" and not is_image) or (kind == "minatar" and len(shape) != 3):
-        raise ValueError(f"observations are of shape {shape}, expected images (height, width, channels) for {kind!r}.")
-    return kind
-
-
-class Layer(NamedTuple):
-    """Of a network for `dqn`: a tuple of these is its parameters, the last one gives the values."""
-
-    kernel: Any  # [inputs, outputs], or [size, size, inputs, outputs] of a convolution
-    bias: Any  # [outputs]
-
-
-def q_network(shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: tuple[int, ...]) -> Network:
-    """A network without a price, for a single one: what is given as price is not looked at.
-
-    Convolutions (padded to keep the size, but for strides), dense layers, ReLU between; Xavier-uniform kernels, biases
-    0. Pixels, that is `uint8`, are divided by 255.
+    An added lazy output starts as the mean of the others plus `eta`, its value under a uniform default policy (Prop.
+    2). The choices are then those of the structured form at this price. If the parameters come from a plain DQN, the
+    others lack the price of the first step; so does the lazy output, and the choices are the same.
 
     Args:
-        shape: Of an observation.
-        n_outputs: A, or A + 1.
-        kind: `nature` or `minatar`, Dopamine's; `mlp`; if not given, `nature` for images large enough, else `mlp`.
-        hidden: Widths of an `mlp`.
-    """
-    kind = _kind(shape, kind)
-    convolutions: tuple[tuple[int, int, int], ...] = {"nature": _NATURE, "minatar": _MINATAR, "mlp": ()}[kind]
-    widths = {"nature": (512,), "minatar": (), "mlp": hidden}[kind]
-
-    kernels: list[tuple[int, ...]] = []
-    image = shape
-    for channels, size, stride in convolutions:
-        kernels.append((size, size, image[-1], channels))
-        image = (-(-image[0] // stride), -(-image[1] // stride), channels)
-    dense = (prod(image), *widths, n_outputs)
-    kernels += itertools.pairwise(dense)
-
-    def init(key: Any) -> Any:
-        draw = jax.nn.initializers.glorot_uniform()
-        keys = jax.random.split(key, len(kernels))
-        return tuple(Layer(draw(k, kernel), jnp.zeros(kernel[-1])) for k, kernel in zip(keys, kernels, strict=True))
-
-    def apply(parameters: Any, observations: Any, eta: Any) -> Any:
-        x = _numbers(observations)
-        for (kernel, bias), (_, _, stride) in zip(parameters, convolutions, strict=False):
-            x = jax.nn.relu(_convolved(x, kernel, stride, "SAME") + bias)
-        x = x.reshape(x.shape[0], -1)
-        *inner, head = parameters[len(convolutions) :]
-        for kernel, bias in inner:
-            x = jax.nn.relu(x @ kernel + bias)
-        return x @ head.kernel + head.bias
-
-    return Network(init, apply)
-
-
-def warm_start(parameters: Any, from_outputs: int, to_outputs: int, eta: float = 0.0) -> Any:
-    """Parameters to start another network from: with the lazy output added (A to A + 1), or taken away.
-
-    An added one starts as the mean of the others plus `eta`, which is what being lazy is worth if the default is
-    uniform (Prop. 2). The choices are then those of the structured form at this price. Where the others come from a
-    plain DQN, they lack the price of the first step; so does the lazy one, and the choices are the same.
-
-    Args:
-        parameters: Of `q_network`.
-        from_outputs: Outputs of the network they are of.
-        to_outputs: Outputs of the one to be started.
+        parameters: Parameters of a `q_network`.
+        from_outputs: Number of its outputs.
+        to_outputs: Number of outputs wanted.
         eta: Price.
     """
-    *inner, head = parameters
-    if head.bias.shape != (from_outputs,):
-        raise ValueError(f"the network has {head.bias.shape[0]} outputs, not {from_outputs}.")
+    kernel, bias = parameters.head.kernel, parameters.head.bias
+    if bias.shape != (from_outputs,):
+        raise ValueError(f"the network has {bias.shape[0]} outputs, not {from_outputs}.")
     if to_outputs == from_outputs - 1:
-        head = Layer(head.kernel[:, :-1], head.bias[:-1])
+        kernel, bias = kernel[:, :-1], bias[:-1]
     elif to_outputs == from_outputs + 1:
-        kernel, bias = head.kernel.mean(1, keepdims=True), head.bias.mean(keepdims=True) + eta
-        head = Layer(jnp.concatenate([head.kernel, kernel], 1), jnp.concatenate([head.bias, bias]))
+        kernel = jnp.concatenate([kernel, kernel.mean(1, keepdims=True)], 1)
+        bias = jnp.concatenate([bias, bias.mean(keepdims=True) + eta])
     elif to_outputs != from_outputs:
         raise ValueError(f"from {from_outputs} to {to_outputs} outputs: expected one more, one less or as many.")
-    return (*inner, head)
+    return eqx.tree_at(lambda tree: (tree.head.kernel, tree.head.bias), parameters, (kernel, bias))

@@ -1,85 +1,96 @@
-"""Many runs of the dial as one program: seeds times prices, vectorised over the device."""
+"""Many PQN runs as one program: seeds times prices, vectorized over the device."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import ArrayLike
 
-from lazymdp.learn.deep.evaluation_episodes import Played, play, played_compiled
-from lazymdp.learn.deep.pqn import Dial, Learner
+from lazymdp.learn.deep import prices
+from lazymdp.learn.deep.evaluation_episodes import AgentEvaluation, evaluate_compiled, play_compiled
+from lazymdp.learn.deep.loops import Run, iterate, start_compiled
+from lazymdp.learn.deep.pqn import PQN
 
 
 class Summary(NamedTuple):
-    """Episodes that ended, `[R]` each for R runs: their number, and sums of score, steps and controls."""
+    """Episodes that ended, `[R]` each for R runs: their number, and sums over them."""
 
-    episodes: Any
-    score: Any
-    steps: Any
-    controls: Any
+    episodes: Array
+    returns: Array
+    steps: Array
+    controls: Array
 
 
 class Population:
     """Runs that differ in their seed and in the prices they draw.
 
     Args:
-        dial: The learner they share.
+        algorithm: The algorithm they share, configured for a range of prices, so that its network sees the price.
         chunk: Iterations per call of `advance`.
     """
 
-    def __init__(self, dial: Dial, chunk: int = 10) -> None:
-        self.dial, self.chunk = dial, chunk
-        self.init = jax.jit(jax.vmap(dial.init))
+    def __init__(self, algorithm: PQN, chunk: int = 10) -> None:
+        if not algorithm.config.is_range:
+            raise ValueError(
+                f"eta is {algorithm.config.eta}, expected a range: the runs of a population share a network."
+            )
+        self.algorithm, self.chunk = algorithm, chunk
+        self._start = jax.jit(jax.vmap(functools.partial(start_compiled, algorithm)))
         self._advance = jax.jit(self._iterate, donate_argnums=0)
-        self._play = jax.jit(jax.vmap(functools.partial(play, dial), in_axes=(0, 0, 0, None, None, None)))
+        self._play = jax.jit(jax.vmap(functools.partial(play_compiled, algorithm), in_axes=(0, 0, 0, None, None, None)))
 
-    def start(self, seeds: Sequence[int], prices: Sequence[tuple[float, float, float]]) -> Learner:
-        """Every seed with every range of prices: `len(prices) * len(seeds)` runs, seeds fastest."""
-        keys = jnp.stack([jax.random.key(seed) for _ in prices for seed in seeds])
-        return self.init(keys, jnp.array([price for price in prices for _ in seeds]))
+    def start(self, seeds: Sequence[int], ranges: Sequence[tuple[float, float, float]]) -> Run:
+        """Starts every seed with every range of prices: `len(ranges) * len(seeds)` runs, seeds fastest.
 
-    def advance(self, learners: Learner) -> tuple[Learner, Summary]:
-        """`chunk` iterations of all runs, and what ended in them; the runs given are used up."""
-        return self._advance(learners)  # type: ignore[no-any-return, unused-ignore]
+        Args:
+            seeds: Random seeds.
+            ranges: Lowest price above 0, highest price, and share of episodes at price 0; equal prices make a
+                specialist.
+        """
+        keys = jnp.stack([jax.random.key(seed) for _ in ranges for seed in seeds])
+        low, high, zero = np.array([given for given in ranges for _ in seeds], dtype=np.float32).T
+        return self._start(keys, prices.Price(jnp.asarray(low), jnp.asarray(high), jnp.asarray(zero)))
+
+    def advance(self, runs: Run) -> tuple[Run, Summary]:
+        """Makes `chunk` iterations of all runs, which are donated; returns them and a summary of the ended episodes."""
+        return self._advance(runs)  # type: ignore[no-any-return, unused-ignore]
 
     def evaluate(
         self,
-        learners: Learner,
+        runs: Run,
         etas: ArrayLike,
         *,
         episodes: int = 100,
         seed: int = 0,
         epsilon: float = 0.0,
         max_steps: int = 5_000,
-    ) -> Played:
-        """Plays whole episodes with every run, all with the same chance.
+    ) -> AgentEvaluation:
+        """Plays whole episodes with every run, all with the same randomness.
 
         Args:
-            learners: R runs.
-            etas: `[R, E]` prices at which to play each.
-            episodes: Per run and price.
-            seed: Of the evaluation.
-            epsilon: Share of random choices.
-            max_steps: Steps after which an episode counts as it is.
+            runs: R runs.
+            etas: `[R, E]` prices for each.
+            episodes: Number of episodes per run and price.
+            seed: Random seed.
+            epsilon: Probability of a random choice.
+            max_steps: Time limit of an episode.
         """
-        prices = np.asarray(etas, dtype=float)
-        return played_compiled(self.dial, self._play, learners.parameters, prices, episodes, seed, epsilon, max_steps)
+        given = np.asarray(etas, dtype=float)
+        parameters = runs.learner.parameters
+        return evaluate_compiled(self.algorithm, self._play, parameters, given, episodes, seed, epsilon, max_steps)
 
-    def _iterate(self, learners: Learner) -> tuple[Learner, Summary]:
-        def once(learner: Learner, _: Any) -> tuple[Learner, Summary]:
-            learner, episodes = self.dial.iterate(learner)
+    def _iterate(self, runs: Run) -> tuple[Run, Summary]:
+        def once(run: Run, _: None) -> tuple[Run, Summary]:
+            run, episodes = iterate(self.algorithm, run)
             ended = episodes.ended
-            return learner, Summary(
-                ended.sum(),
-                (ended * episodes.score).sum(),
-                (ended * episodes.steps).sum(),
-                (ended * episodes.controls).sum(),
-            )
+            sums = ((ended * column).sum() for column in (episodes.returns, episodes.steps, episodes.controls))
+            return run, Summary(ended.sum(), *sums)
 
-        learners, summaries = jax.lax.scan(jax.vmap(once, in_axes=(0, None)), learners, None, self.chunk)
-        return learners, jax.tree.map(lambda x: x.sum(0), summaries)
+        runs, summaries = jax.lax.scan(jax.vmap(once, in_axes=(0, None)), runs, None, self.chunk)
+        return runs, jax.tree.map(lambda x: x.sum(0), summaries)

@@ -1,82 +1,157 @@
-"""What training leaves on disk: a folder with settings, metrics and checkpoints, from which it can go on.
+"""The folder of a run, from which training continues and agents are loaded; only this module reads and writes it.
 
-Beside the files that `saved` lists and reads there is `metrics.csv`, a row per report and price, appended
-as they come. Everything else is written under another name and renamed, so that a run killed at any moment has a whole
-checkpoint.
+* `config.json`: what is trained on what, with versions.
+* `metrics.csv`: one row per report and price, appended during training.
+* `last.safetensors`, `best.safetensors`: the state of the run at its last checkpoint, and at the one whose episodes had
+  the highest mean return after the price; each with a `.json` that says when.
+* `replay-FIRST-LAST.safetensors`: the replay buffer of DQN in parts, as it grows; writing all of it every time would
+  take longer than learning.
+* `default/`: a copy of the default policy, if that is a run (its config and network) or a saved model, so that the run
+  does not depend on the original.
+
+Files are written under another name and then renamed: a run killed at any moment has a complete checkpoint.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lazymdp._files import locked, replacing, write_text
 from lazymdp._provenance import versions
-from lazymdp.learn.deep.config import TrainConfig
-from lazymdp.learn.deep.saved import (
-    CONFIG,
-    DEFAULT,
-    LEARNERS,
-    OWN_DEFAULT,
-    Checkpoint,
-    Memory,
-    memory_files,
-    named_run,
-    own_default,
-    read_checkpoint,
-    read_config,
-    read_memory,
-    safetensors,
-)
+from lazymdp.learn.deep.config import ALGORITHMS, TrainConfig
 
-METRICS = "metrics.csv"
-LOCK = ".lock"
-COLUMNS = ("step", "eta", "episodes", "score", "length", "control")
+CONFIG, METRICS, LOCK, DEFAULT = "config.json", "metrics.csv", ".lock", "default"
+OWN_DEFAULT = f"./{DEFAULT}"
+_OTHER_CHECKPOINT = "; `lazymdp evaluate`, with or without --best, can use the other checkpoint"
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Episodes that ended since the last report; those of a dial are grouped by the nearest of its reported prices.
+
+    Attributes:
+        step: Agent steps so far.
+        eta: Price; for a single price, the mean over these episodes.
+        episodes: Number of episodes.
+        mean_return: Mean return, price excluded.
+        length: Mean number of steps.
+        control_rate: Share of steps in control, exploration included.
+    """
+
+    step: int
+    eta: float
+    episodes: int
+    mean_return: float
+    length: float
+    control_rate: float
+
+
+COLUMNS = tuple(field.name for field in fields(Metrics))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run at one moment.
+
+    Attributes:
+        arrays: The state of the run, by name.
+        step: Agent steps so far.
+        quality: Mean return after the price, by which the best checkpoint is chosen; None if too few episodes ended.
+    """
+
+    arrays: dict[str, NDArray[Any]]
+    step: int
+    quality: float | None
+
+
+@dataclass(frozen=True)
+class ReplayPart:
+    """Part of a replay buffer: steps `first` to `last` of every environment."""
+
+    first: int
+    last: int
+    arrays: dict[str, NDArray[Any]]
 
 
 class RunFolder:
-    """A run on disk, for `lz.learn.train(config, folder=lz.RunFolder("runs/one"))`: begun there, or gone on with.
+    """The folder of a run.
 
     Args:
-        path: Its folder.
+        path: Path of the folder.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path, self._held = Path(path), False
 
-    def create(self, config: TrainConfig) -> None:
-        """Begins a run; refuses a folder that holds one, unless it never came to a checkpoint."""
-        default, copies = self._kept(config.default)
-        about = {"learner": _learner(config), **asdict(config), "default": default, "versions": versions()}
-        with self.claimed():
-            if (self.path / "last.safetensors").exists():
-                raise FileExistsError(
-                    f"{self.path} holds a run already: go on with `lazymdp resume {self.path}`, or give another folder."
-                )
-            for file, source in copies.items():
-                (self.path / DEFAULT).mkdir(exist_ok=True)
-                with replacing(self.path / DEFAULT / file) as temporary:
-                    shutil.copyfile(source, temporary)
-            write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
-            write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
-
     @property
-    def begun(self) -> bool:
+    def exists(self) -> bool:
         """Whether there is a run, though perhaps without a checkpoint yet."""
         return (self.path / CONFIG).is_file()
 
-    def same(self, config: TrainConfig) -> TrainConfig:
-        """The config of the run here; refuses another than that asked for."""
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def config(self) -> TrainConfig:
+        """What is trained; raises if the config is damaged or was written by another version."""
+        path = self.path / CONFIG
+        try:
+            read = json.loads(path.read_text(encoding="utf-8"))
+            env, default_policy, seed = str(read["env"]), str(read["default_policy"]), int(read["seed"])
+            settings, kind = dict(read["settings"]), ALGORITHMS[read["algorithm"]]
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FileNotFoundError(f"{self.path} is not the folder of a run: it has no {CONFIG}.") from error
+        except KeyError as error:
+            raise ValueError(f"{path} is damaged: {error} is missing or unknown.") from error
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}).") from error
+        known = {field.name for field in fields(kind)}
+        if set(settings) != known:
+            odd = ", ".join(sorted(set(settings) ^ known))
+            raise ValueError(f"{path} was written by another version of lazymdp; the settings {odd} differ.")
+        try:
+            return TrainConfig(env, kind(**settings), self._resolved(default_policy), seed)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}).") from error
+
+    def read(self, which: str = "last") -> Checkpoint | None:
+        """The `last` or `best` checkpoint; None if there is none yet."""
+        path = self.path / f"{which}.safetensors"
+        if not path.exists():
+            return None
+        arrays, metadata = _read(path, _OTHER_CHECKPOINT)
+        try:
+            about = json.loads(metadata["about"])
+            quality = about["quality"]
+            return Checkpoint(arrays, int(about["step"]), None if quality is None else float(quality))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}){_OTHER_CHECKPOINT}.") from error
+
+    def replay(self) -> list[ReplayPart]:
+        """The replay buffer in parts, oldest first."""
+        return [ReplayPart(*steps, _read(path, "; the run cannot continue")[0]) for path, steps in self._replay_files()]
+
+    @property
+    def last_replay_step(self) -> int:
+        """Last per-environment step whose replay data is on disk."""
+        return max((last for _, (_, last) in self._replay_files()), default=0)
+
+    def check_same(self, config: TrainConfig) -> TrainConfig:
+        """The config of the run; raises if it differs from the one given."""
         here = self.config()
-        found, wanted = _named(here), _named(config)
-        if wanted["default"] != found["default"]:  # where the original of a copy was does not matter
-            wanted["default"] = own_default(self.path, self._kept(config.default)[0])
+        found, wanted = _flat(here), _flat(config)
+        if wanted["default_policy"] != found["default_policy"]:  # the original of a copy may have moved
+            wanted["default_policy"] = self._resolved(self._copied(config.default_policy)[0])
         for name in wanted:
             if found.get(name) != wanted[name]:
                 raise ValueError(
@@ -85,21 +160,30 @@ class RunFolder:
                 )
         return here
 
-    def picked_up(self) -> tuple[Checkpoint | None, list[Memory]]:
-        """What the run goes on from; what was told of steps that it makes again is dropped."""
-        checkpoint = self.load("last")
-        step = 0 if checkpoint is None else checkpoint.step
-        self.rewind(step, step // self.config().settings.n_envs)
-        return checkpoint, [] if checkpoint is None else self.memory()
+    # -- writing -----------------------------------------------------------------------------------------------------
 
-    def keep(self, run: Any) -> None:
-        """Writes a checkpoint of a `Training`."""
-        memory = run.memory(self.remembered)
-        self.save(Checkpoint(run.arrays(), run.step, run.quality()), memory, run.remembers)
+    def create(self, config: TrainConfig) -> None:
+        """Starts a run; raises if the folder holds one, unless that has no checkpoint."""
+        default_policy, copies = self._copied(config.default_policy)
+        about = {
+            "algorithm": config.algorithm, **asdict(config), "default_policy": default_policy, "versions": versions(),
+        }  # fmt: skip
+        with self.claimed():
+            if (self.path / "last.safetensors").exists():
+                raise FileExistsError(
+                    f"{self.path} holds a run already: continue it with `lazymdp resume {self.path}`, or give another "
+                    "folder."
+                )
+            for file, source in copies.items():
+                (self.path / DEFAULT).mkdir(exist_ok=True)
+                with replacing(self.path / DEFAULT / file) as temporary:
+                    shutil.copyfile(source, temporary)
+            write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
+            write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Nobody else may train here meanwhile; the claim ends with the process, however it ends."""
+        """Locks the folder against other processes; the lock ends with the process, however that ends."""
         if self.path.exists() and not self.path.is_dir():
             raise FileExistsError(f"{self.path} is a file: give a folder for the run.")
         if self._held:
@@ -110,93 +194,96 @@ class RunFolder:
             try:
                 held.enter_context(locked(self.path / LOCK, wait=False))
             except BlockingIOError as error:
-                raise ValueError(f"{self.path} is being trained by another process: stop that one first.") from error
+                raise ValueError(f"another process is training in {self.path}: stop it first.") from error
             self._held = True
             try:
                 yield
             finally:
                 self._held = False
 
-    def _kept(self, default: str) -> tuple[str, dict[str, Path]]:
-        """The default's name, and, of a run of ours and of a file, what is copied of it to here."""
-        named = named_run(default)
-        if named is not None:
-            folder, manner = named
-            copies = {file: folder / file for file in (CONFIG, "last.safetensors")}
-            return f"{OWN_DEFAULT}:{manner}" if manner else OWN_DEFAULT, copies
-        if Path(default).is_file():
-            return f"{OWN_DEFAULT}/{Path(default).name}", {Path(default).name: Path(default)}
-        return default, {}
+    def resume(self) -> tuple[Checkpoint | None, list[ReplayPart]]:
+        """What the run continues from; drops the metrics and replay parts of steps that will be made again."""
+        checkpoint = self.read("last")
+        step = 0 if checkpoint is None else checkpoint.step
+        self.rewind(step, step // self.config().settings.n_envs)
+        return checkpoint, [] if checkpoint is None else self.replay()
 
-    def config(self) -> TrainConfig:
-        """What is trained; settings of other versions are named."""
-        return read_config(self.path)
-
-    def load(self, which: str = "last") -> Checkpoint | None:
-        """A checkpoint, `last` or `best`; None where none has been written."""
-        return read_checkpoint(self.path, which)
-
-    def memory(self) -> list[Memory]:
-        """What the run remembers, oldest first."""
-        return read_memory(self.path)
-
-    @property
-    def remembered(self) -> int:
-        """The last step of every environment of which is on disk what the run remembers."""
-        return max((last for _, (_, last) in memory_files(self.path)), default=0)
-
-    def save(self, checkpoint: Checkpoint, memory: Memory | None = None, keep: int = 0) -> None:
-        """Writes the last checkpoint, and the best if it is that.
-
-        Args:
-            checkpoint: The run now.
-            memory: What it remembers since `remembered`.
-            keep: Steps of every environment it remembers in all; what is older is dropped.
-        """
-        best = self._best_quality()
-        if memory is not None:
-            name = f"memory-{memory.first:012d}-{memory.last:012d}.safetensors"
-            _save(self.path / name, memory.arrays)
-        self._write("last", checkpoint)
-        if checkpoint.quality is not None and (best is None or checkpoint.quality >= best):
-            self._write("best", checkpoint)
-        if memory is not None:
-            for path, (_, last) in memory_files(self.path):
-                if last < memory.last - keep:
-                    path.unlink()
-
-    def append(self, metrics: Iterable[Any]) -> None:
+    def append(self, metrics: Iterable[Metrics]) -> None:
         """Adds rows to the metrics."""
         with open(self.path / METRICS, "a", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([getattr(row, name) for name in COLUMNS] for row in metrics)
 
-    def rewind(self, step: int, environment_step: int) -> None:
-        """Drops rows of the metrics after `step`, a last row that was torn, and later parts of the memory.
+    def save(self, checkpoint: Checkpoint, replay: ReplayPart | None = None, keep: int = 0) -> None:
+        """Writes the last checkpoint, and the best one if it is that.
 
         Args:
-            step: Agent steps at the checkpoint from which the run goes on and makes them again.
-            environment_step: The same for one environment.
+            checkpoint: The run now.
+            replay: Steps of the replay buffer since `last_replay_step`.
+            keep: Number of per-environment steps in the whole buffer; older parts are deleted.
+        """
+        best = self._best_quality()
+        if replay is not None:
+            _save(self.path / f"replay-{replay.first:012d}-{replay.last:012d}.safetensors", replay.arrays)
+        self._write("last", checkpoint)
+        if checkpoint.quality is not None and (best is None or checkpoint.quality >= best):
+            self._write("best", checkpoint)
+        if replay is not None:
+            for path, (_, last) in self._replay_files():
+                if last < replay.last - keep:
+                    path.unlink()
+
+    def rewind(self, step: int, environment_step: int) -> None:
+        """Drops metrics after `step`, a last row cut short, later parts of the replay buffer, and unfinished files.
+
+        Args:
+            step: Agent steps at the checkpoint from which the run continues.
+            environment_step: The same per environment.
         """
         path = self.path / METRICS
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if path.exists() else []
         rows = [line for line in lines if line.count(",") == len(COLUMNS) - 1]
-        kept = [line for line in rows if (told := line.split(",")[0]).isdecimal() and int(told) <= step]
-        write_text(self.path / METRICS, "\n".join([",".join(COLUMNS), *kept]) + "\n")
-        for path, (_, last) in memory_files(self.path):
+        kept = [line for line in rows if (first := line.split(",")[0]).isdecimal() and int(first) <= step]
+        write_text(path, "\n".join([",".join(COLUMNS), *kept]) + "\n")
+        for path, (_, last) in self._replay_files():
             if last > environment_step:
                 path.unlink()
-        for path in self.path.glob(".*.part*"):  # half written when the run was killed
+        for path in self.path.glob(".*.part*"):  # left behind when the run was killed
             path.unlink()
+
+    # -- details -----------------------------------------------------------------------------------------------------
+
+    def _resolved(self, default_policy: str) -> str:
+        """The path of a default policy; the config names the run's own copy relative to its folder."""
+        if not default_policy.startswith(OWN_DEFAULT):
+            return default_policy
+        return default_policy.replace(OWN_DEFAULT, str(self.path / DEFAULT), 1)
+
+    def _copied(self, default_policy: str) -> tuple[str, dict[str, Path]]:
+        """How the config names a default policy, and the files to copy if it is a run or a file."""
+        named = find_run(default_policy)
+        if named is not None:
+            folder, manner = named
+            copies = {file: folder / file for file in (CONFIG, "last.safetensors")}
+            return f"{OWN_DEFAULT}:{manner}" if manner else OWN_DEFAULT, copies
+        if Path(default_policy).is_file():
+            return f"{OWN_DEFAULT}/{Path(default_policy).name}", {Path(default_policy).name: Path(default_policy)}
+        return default_policy, {}
+
+    def _replay_files(self) -> list[tuple[Path, tuple[int, int]]]:
+        """The files of the replay buffer with their first and last step, oldest first."""
+        named = ((path, re.fullmatch(r"replay-(\d+)-(\d+)", path.stem)) for path in self.path.glob("replay-*"))
+        found = [(path, (int(name[1]), int(name[2]))) for path, name in named if name and path.suffix == ".safetensors"]
+        return sorted(found, key=lambda entry: entry[1])
 
     def _best_quality(self) -> float | None:
         path = self.path / "best.safetensors"
         if not path.exists():
             return None
         try:
-            with safetensors().safe_open(path, framework="numpy") as file:
+            with _safetensors().safe_open(path, framework="numpy") as file:
                 return json.loads(file.metadata()["about"])["quality"]
-        except (ValueError, KeyError, TypeError, safetensors().SafetensorError):
-            return None  # damaged: the next one is better
+        except (ValueError, KeyError, TypeError, _safetensors().SafetensorError):
+            return None  # damaged: the next checkpoint is better
 
     def _write(self, which: str, checkpoint: Checkpoint) -> None:
         about = json.dumps({"step": checkpoint.step, "quality": checkpoint.quality})
@@ -204,19 +291,42 @@ class RunFolder:
         write_text(self.path / f"{which}.json", about + "\n")
 
 
+def find_run(default_policy: str) -> tuple[Path, str] | None:
+    """The folder of the run that a default policy names and how it acts (after a colon); None if it names no run."""
+    folder, _, manner = default_policy.rpartition(":")
+    for path, how in ((default_policy, ""), (folder, manner)):  # the folder's own name may contain a colon
+        if path and (Path(path) / CONFIG).is_file():
+            return Path(path), how
+    return None
+
+
+def _flat(config: TrainConfig) -> dict[str, Any]:
+    """All settings by name."""
+    about = {"algorithm": config.algorithm, **asdict(config)}
+    return about | about.pop("settings")
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors
+        import safetensors.numpy
+    except ImportError as error:
+        raise ImportError("checkpoints need safetensors: pip install 'lazymdp[deep]'") from error
+    return safetensors
+
+
+def _read(path: Path, remedy: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    try:
+        with _safetensors().safe_open(path, framework="numpy") as file:
+            names = list(file.keys())
+            return {name: np.asarray(file.get_tensor(name)) for name in names}, file.metadata() or {}
+    except (ValueError, KeyError, TypeError, _safetensors().SafetensorError) as error:
+        raise ValueError(f"{path} is damaged ({error}){remedy}.") from error
+
+
 def _save(path: Path, arrays: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
     with replacing(path) as temporary:
         try:
-            safetensors().numpy.save_file(arrays, temporary, metadata=metadata)
-        except safetensors().SafetensorError as error:  # a full disk, for one
-            raise OSError(f"{path} cannot be written ({error}): what was there before is still there.") from error
-
-
-def _learner(config: TrainConfig) -> str:
-    return next(name for name, kind in LEARNERS.items() if isinstance(config.settings, kind))
-
-
-def _named(config: TrainConfig) -> dict[str, Any]:
-    """Everything that is set, by name."""
-    about = {"learner": _learner(config), **asdict(config)}
-    return about | about.pop("settings")
+            _safetensors().numpy.save_file(arrays, temporary, metadata=metadata)
+        except _safetensors().SafetensorError as error:  # for example, a full disk
+            raise OSError(f"{path} cannot be written ({error}); the file from before is unchanged.") from error

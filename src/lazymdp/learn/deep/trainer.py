@@ -1,8 +1,8 @@
-"""Training a deep agent, as a run that can be put down and picked up again.
+"""Training as a run that survives interruption.
 
-Everything a run is, environments and random numbers included, is arrays: a run that goes on from `arrays` makes the
-same steps as one that was never interrupted, bit for bit on a CPU. The exception is Atari, whose emulators cannot be
-put down: there new episodes begin. No files are written here; `lazymdp.learn.deep.run_folder` does that.
+The whole state of a run, environments and random numbers included, is arrays: a run that continues from a checkpoint
+makes the same steps as one that was never interrupted, bit for bit on a CPU. The exception is Atari, whose emulators
+cannot be saved: a resumed run starts new episodes there.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from contextlib import ExitStack
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,289 +20,285 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._progress import training_bar
+from lazymdp.learn.deep import replay
 from lazymdp.learn.deep.agent import Agent
-from lazymdp.learn.deep.config import DQNConfig, TrainConfig
-from lazymdp.learn.deep.dqn import DQN
-from lazymdp.learn.deep.jax_env import Game
-from lazymdp.learn.deep.loops import Arrays, Compiled, Hosted, recalled, remembered
-from lazymdp.learn.deep.making import GIVEN, finite, make_agent, make_learner, warm_parameters
-from lazymdp.learn.deep.saved import Checkpoint, Memory
+from lazymdp.learn.deep.config import TrainConfig, default_config
+from lazymdp.learn.deep.dqn import DQNLearner
+from lazymdp.learn.deep.factory import PYTHON_OBJECT, make_agent, make_algorithm, warm_start
+from lazymdp.learn.deep.loops import make_loop
+from lazymdp.learn.deep.named_arrays import Arrays, is_finite
+from lazymdp.learn.deep.run_folder import Checkpoint, Metrics, ReplayPart, RunFolder
 
-ENOUGH = 20
-"""Episodes on which a judgement of how good a run is must rest at least."""
-BEYOND = 10.0
-"""How many times larger than any return that the rewards seen allow for, and than at first, a value may be."""
-LONGEST = 0.9999
-"""Discount for which that return is taken, if the discount is closer to 1."""
+ENOUGH_EPISODES = 20
+"""Least number of episodes by which the quality of a checkpoint is judged."""
+VALUE_MARGIN = 10.0
+"""How many times a value may exceed the largest possible return, and the values at the start, before a run is
+stopped."""
+LARGEST_GAMMA = 0.9999
+"""Discount with which the largest possible return is computed, if the actual one is closer to 1."""
 
 
 class Diverged(RuntimeError):
-    """Training went wrong: values are no longer finite, or beyond what any return can be."""
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """Episodes that ended since the report before; of the dial, under the nearest of `DialConfig.prices`.
-
-    Attributes:
-        step: Agent steps so far.
-        eta: The price; of DQN, the mean over these episodes.
-        episodes: How many ended.
-        score: Mean return, price excluded.
-        length: Mean number of steps.
-        control: Share of steps in control, exploration included.
-    """
-
-    step: int
-    eta: float
-    episodes: int
-    score: float
-    length: float
-    control: float
-
-
-class Folder(Protocol):
-    """Where a run is kept; see `lazymdp.learn.deep.run_folder.RunFolder`."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is a run."""
-
-    def same(self, config: TrainConfig) -> TrainConfig:
-        """The config of the run here; refuses another than that asked for."""
-
-    def create(self, config: TrainConfig) -> None:
-        """Begins a run."""
-
-    def claimed(self) -> AbstractContextManager[None]:
-        """Nobody else may train here meanwhile."""
-
-    def picked_up(self) -> tuple[Checkpoint | None, list[Memory]]:
-        """What the run goes on from."""
-
-    def append(self, metrics: list[Metrics]) -> None:
-        """Adds rows to the metrics."""
-
-    def keep(self, run: Training) -> None:
-        """Writes a checkpoint."""
+    """Training has diverged: values are not finite, or beyond any possible return."""
 
 
 class Training:
     """A run under way.
 
     Args:
-        config: What is trained.
-        arrays: Of a run with the same config, to go on from.
-        memory: What that run remembered, oldest first.
-        default: A default policy in place of the config's, in any form that `make_default` knows.
+        config: What is trained on what.
+        arrays: State of a run with the same config to continue from.
+        parts: Replay buffer of that run, oldest part first.
+        default_policy: Default policy that replaces the config's, in any form that `make_default_policy` accepts.
     """
 
     def __init__(
-        self, config: TrainConfig, arrays: Arrays | None = None, memory: Sequence[Memory] = (), default: Any = None
+        self,
+        config: TrainConfig,
+        arrays: Arrays | None = None,
+        parts: Sequence[ReplayPart] = (),
+        default_policy: Any = None,
     ) -> None:
         self.config = config
-        self.learner = make_learner(config, default)
-        start = {}
-        if isinstance(self.learner, DQN) and self.learner.config.warm_start and arrays is None:
-            start = {"parameters": warm_parameters(self.learner)}
-        self._run: Compiled | Hosted
-        if isinstance(self.learner.game, Game):
-            self._run = Compiled(self.learner, config.seed, **start)
-        else:
-            self._run = Hosted(self.learner, self.learner.game, config.seed, **start)
-        self._worths: dict[float, list[float]] = {}  # of episodes since the last call of `quality`, by price
-        self._means: dict[float, float] = {}
-        self._prices = (0.0,) if isinstance(config.settings, DQNConfig) else config.settings.prices
+        self.algorithm = make_algorithm(config, default_policy)
+        self._loop = make_loop(self.algorithm, config.seed, warm_start(self.algorithm) if arrays is None else None)
+        self._net_returns: dict[float, list[float]] = {}  # of episodes since the last call of `quality`, by price
+        self._mean_net_returns: dict[float, float] = {}
         if arrays is not None:
-            self._run.restore(arrays)
-            if not finite(self._run.state.parameters):
-                raise ValueError("the checkpoint is damaged: its network holds no numbers.")
-            self._check_memory(memory)
-            for part in memory:
-                self._run.state = recalled(self._run.state, part.first, part.arrays)
-
-    @property
-    def steps_per_iteration(self) -> int:
-        """Agent steps of a rollout."""
-        return self.config.settings.n_envs * self.config.settings.rollout
+            self._loop.restore(arrays)
+            if not is_finite(self._loop.run.learner.parameters):
+                raise ValueError("the checkpoint is damaged: the network's weights are not finite.")
+            self._check_complete(parts)
+            for part in parts:
+                self._put_back(part)
 
     @property
     def step(self) -> int:
         """Agent steps so far."""
-        return self._run.iteration * self.steps_per_iteration
+        return self._loop.iteration * self.config.settings.steps_per_iteration
 
     @property
     def done(self) -> bool:
-        """Whether all steps are made."""
-        return self._run.iteration >= self.config.settings.iterations
+        """Whether all steps have been made."""
+        return self._loop.iteration >= self.config.settings.iterations
 
     def advance(self) -> None:
-        """One rollout and what is learned of it."""
-        self._run.advance()
+        """Makes one iteration."""
+        self._loop.advance()
 
     def report(self) -> list[Metrics]:
-        """What ended since the last report; raises `Diverged` where the network cannot be right any more."""
+        """Metrics of the episodes that ended since the last report; raises `Diverged` if training has diverged."""
         self._check_values()
-        _, eta, score, steps, controls = self._run.episodes()
-        one_price = isinstance(self.learner, DQN)
-        prices = np.array(self._prices)
+        _, eta, returns, steps, controls = self._loop.episodes()
+        prices = np.array(self.config.settings.reported_etas)
         nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(prices + 1e-3)).argmin(axis=1)
         price = prices[nearest]
-        found = []
-        for told in np.unique(price):
-            here = price == told
-            share = float(controls[here].sum() / steps[here].sum())
-            means = float(score[here].mean()), float(steps[here].mean())
-            paid = float(eta[here].mean()) if one_price else float(told)
-            found.append(Metrics(self.step, paid, int(here.sum()), *means, share))
-            self._worths.setdefault(float(told), []).extend((score - eta * controls)[here].tolist())
-        return found
-
-    def _check_values(self) -> None:
-        state, gamma = self._run.state, min(self.config.settings.gamma, LONGEST)
-        reward, first, value = map(float, state.extremes)
-        if not math.isfinite(reward):
-            raise Diverged(f"{self.config.env} gave a reward that is no finite number, within {self.step:,} steps.")
-        if not finite(state.parameters):
-            raise Diverged(f"the network is no longer finite after {self.step:,} steps; lower the learning rate.")
-        largest = max(1.0, reward) / (1.0 - gamma)
-        if value > BEYOND * max(largest, first):
-            raise Diverged(
-                f"values of up to {value:.3g} after {self.step:,} steps, where no return is beyond {largest:.3g}: "
-                "learning diverges; lower the learning rate."
-            )
+        metrics = []
+        for group in np.unique(price):
+            here = price == group
+            rate = float(controls[here].sum() / steps[here].sum())
+            reported = float(group) if self.config.settings.is_range else float(eta[here].mean())
+            means = float(returns[here].mean()), float(steps[here].mean())
+            metrics.append(Metrics(self.step, reported, int(here.sum()), *means, rate))
+            self._net_returns.setdefault(float(group), []).extend((returns - eta * controls)[here].tolist())
+        return metrics
 
     def quality(self) -> float | None:
-        """Mean return after the price of the episodes reported since the last answer; None where they are too few.
+        """Mean return after the price over the episodes since the last call; None if they are too few.
 
-        The mean of a mean for each price, so that it does not matter at which prices episodes happen to end; a price at
-        which none did counts as before. Until there was one at every price, nothing is said.
+        It is the mean over prices of the mean at each price, so that it does not depend on the prices at which episodes
+        happened to end. A price without new episodes keeps its last mean; until every price has one, the answer is
+        None.
         """
-        if sum(map(len, self._worths.values())) < ENOUGH:
+        if sum(map(len, self._net_returns.values())) < ENOUGH_EPISODES:
             return None
-        self._means |= {price: float(np.mean(of)) for price, of in self._worths.items()}
-        self._worths = {}
-        return float(np.mean(list(self._means.values()))) if len(self._means) == len(self._prices) else None
+        self._mean_net_returns |= {price: float(np.mean(found)) for price, found in self._net_returns.items()}
+        self._net_returns = {}
+        known = len(self._mean_net_returns) == len(self.config.settings.reported_etas)
+        return float(np.mean(list(self._mean_net_returns.values()))) if known else None
+
+    def checkpoint(self) -> Checkpoint:
+        """The run as it is now, without its replay buffer."""
+        return Checkpoint(self.arrays(), self.step, self.quality())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything the run is but what it remembers, by name."""
-        return self._run.arrays()
-
-    def memory(self, since: int = 0) -> Memory | None:
-        """What it remembers of the steps from `since` on, counted for one environment; None if it has no memory."""
-        if not isinstance(self.learner, DQN):
-            return None
-        needed = self._remembered()
-        first, last = max(since, needed.start), needed.stop - 1
-        return Memory(first, last, remembered(self._run.state, first, last))
-
-    def _remembered(self) -> range:
-        """The steps of every environment that the run remembers."""
-        if not isinstance(self.learner, DQN):
-            return range(0)
-        now = self._run.iteration * self.config.settings.rollout
-        return range(max(now - self.learner.rows + 1, 0), now + 1)
-
-    def _check_memory(self, memory: Sequence[Memory]) -> None:
-        """Refuses memory that lacks a step."""
-        wanted = self._remembered()
-        for part in memory:
-            if part.first <= wanted.start:
-                wanted = range(max(wanted.start, part.last + 1), wanted.stop)
-        if wanted:
-            raise ValueError(
-                f"the run remembered what happened at steps {wanted.start} to {wanted.stop - 1} of every environment, "
-                "but that is missing: memory-*.safetensors of its folder, or `memory` of `Training`."
-            )
+        """The state of the run by name, without its replay buffer."""
+        return self._loop.arrays()
 
     @property
-    def remembers(self) -> int:
-        """Steps of every environment that are remembered."""
-        return self.learner.rows if isinstance(self.learner, DQN) else 0
+    def replay_rows(self) -> int:
+        """Per-environment steps that the replay buffer holds; 0 if there is none."""
+        learner = self._loop.run.learner
+        return learner.replay.reward.shape[0] if isinstance(learner, DQNLearner) else 0
+
+    def replay_part(self, since: int = 0) -> ReplayPart | None:
+        """The replay buffer from per-environment step `since` on; None if there is no buffer."""
+        learner, stored = self._loop.run.learner, self._stored_steps()
+        if not isinstance(learner, DQNLearner):
+            return None
+        first, last = max(since, stored.start), stored.stop - 1
+        return ReplayPart(first, last, replay.to_arrays(learner.replay, first, last))
 
     def agent(self) -> Agent:
-        """What has been learned so far."""
-        state = self._run.state
-        parameters = jax.tree.map(jnp.copy, state.parameters)  # the run's own are given away
-        return make_agent(self.learner, parameters, getattr(state, "eta", None))
+        """The agent as trained so far."""
+        run = self._loop.run
+        parameters = jax.tree.map(jnp.copy, run.learner.parameters)  # the run's own will be donated
+        return make_agent(self.algorithm, parameters, float(run.price.low))
 
     def close(self) -> None:
-        """Ends the environments."""
-        self._run.close()
+        """Closes the environments."""
+        self._loop.close()
+
+    def _stored_steps(self) -> range:
+        """Per-environment steps in the replay buffer."""
+        now = self._loop.iteration * self.config.settings.rollout
+        return range(max(now - self.replay_rows + 1, 0), now + 1) if self.replay_rows else range(0)
+
+    def _put_back(self, part: ReplayPart) -> None:
+        run = self._loop.run
+        if isinstance(run.learner, DQNLearner):
+            buffer = replay.from_arrays(run.learner.replay, part.first, part.arrays)
+            self._loop.run = run._replace(learner=run.learner._replace(replay=buffer))
+
+    def _check_complete(self, parts: Sequence[ReplayPart]) -> None:
+        """Raises if steps of the replay buffer are missing."""
+        missing = self._stored_steps()
+        for part in parts:
+            if part.first <= missing.start:
+                missing = range(max(missing.start, part.last + 1), missing.stop)
+        if missing:
+            raise ValueError(
+                f"steps {missing.start} to {missing.stop - 1} of every environment are missing from the replay buffer: "
+                "replay-*.safetensors of the run's folder, or `parts` of `Training`."
+            )
+
+    def _check_values(self) -> None:
+        """Raises if values or rewards are not finite, or values are beyond any possible return."""
+        run, gamma = self._loop.run, min(self.config.settings.gamma, LARGEST_GAMMA)
+        reward, first, value = (float(x.max()) for x in (run.actors.reward, run.actors.first_value, run.actors.value))
+        if not math.isfinite(reward):
+            raise Diverged(f"{self.config.env} returned a reward that is not finite, within {self.step:,} steps.")
+        if not is_finite(run.learner.parameters):
+            raise Diverged(
+                f"the network's weights are not finite after {self.step:,} steps: use a lower learning rate."
+            )
+        largest = max(1.0, reward) / (1.0 - gamma)
+        if value > VALUE_MARGIN * max(largest, first):
+            raise Diverged(
+                f"values reach {value:.3g} after {self.step:,} steps, although no return can exceed {largest:.3g}: "
+                "training diverges. Use a lower learning rate."
+            )
 
 
 def train(
-    config: TrainConfig,
+    env: str,
     *,
-    default: Any = None,
-    folder: Folder | None = None,
+    algorithm: str = "pqn",
+    default_policy: Any = "uniform",
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 20.0,
-    on_report: Callable[[Training, list[Metrics]], None] | None = None,
-    seconds: float = 2.0,
-    stop: Callable[[], bool] = lambda: False,
     show_progress: bool = False,
+    on_report: Callable[[Training, list[Metrics]], None] | None = None,
+    **settings: Any,
 ) -> Agent:
     """Trains an agent.
 
     Args:
-        config: What is trained on what.
-        default: A default policy in place of the config's: a table, a callable, a model, anything `make_default` knows.
-        folder: Where the run is kept, `lz.RunFolder("runs/one")`. If it is there already, it goes on from its last
-            checkpoint.
-        checkpoint_seconds: Between two checkpoints in the folder: what may be lost.
-        on_report: Called every `seconds` and at the end with the run and what ended since.
-        seconds: Between two reports.
-        stop: Asked after every iteration: True ends the run with a last report, a checkpoint and `KeyboardInterrupt`.
-        show_progress: A bar on standard error: steps a second, score and control at a price, the time left.
-
-    Returns:
-        A `DialAgent` or a `DQNAgent`.
+        env: `minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions.
+        algorithm: `pqn` (parallel Q(lambda); fastest where environments are compiled) or `dqn` (replay and a target
+            network; needs fewer samples).
+        default_policy: What acts when the agent is lazy: `uniform`, `noop`, `repeat`, an action, the folder of a run,
+            an `[S, A]` table, a callable, a Stable-Baselines3 model, ...
+        seed: Random seed.
+        folder: Folder of the run. If it holds this run already, training continues from its last checkpoint. By
+            default nothing is written.
+        checkpoint_seconds: Seconds between two checkpoints: the work that an interruption can cost.
+        show_progress: Show a progress bar on standard error.
+        on_report: Called every two seconds and at the end with the run and its new metrics.
+        settings: Settings of the algorithm that replace its defaults for the environment, above all `eta` and `steps`;
+            see `lz.learn.PQNConfig` and `lz.learn.DQNConfig`.
     """
-    if not isinstance(config, TrainConfig):
-        raise TypeError(f"config is {config!r}, expected lz.learn.TrainConfig(env).")
+    named = isinstance(default_policy, str | os.PathLike)
+    if isinstance(default_policy, int) and not isinstance(default_policy, bool):
+        named, default_policy = True, str(default_policy)
+    chosen = default_config(env, algorithm, **settings)
+    config = TrainConfig(env, chosen, os.fspath(default_policy) if named else PYTHON_OBJECT, seed)
+    return run_training(
+        config,
+        default_policy=None if named else default_policy,
+        folder=None if folder is None else RunFolder(folder),
+        checkpoint_seconds=checkpoint_seconds,
+        show_progress=show_progress,
+        on_report=on_report,
+    )
+
+
+def run_training(
+    config: TrainConfig,
+    *,
+    default_policy: Any = None,
+    folder: RunFolder | None = None,
+    checkpoint_seconds: float = 20.0,
+    show_progress: bool = False,
+    on_report: Callable[[Training, list[Metrics]], None] | None = None,
+    report_seconds: float = 2.0,
+    stop: Callable[[], bool] = lambda: False,
+) -> Agent:
+    """Trains an agent as a config describes it; `train` and the command line call this.
+
+    Args:
+        config: What is trained on what.
+        default_policy: Default policy that replaces the config's.
+        folder: Folder of the run. If it holds this run already, training continues from its last checkpoint.
+        checkpoint_seconds: Seconds between two checkpoints.
+        show_progress: Show a progress bar on standard error.
+        on_report: Called at every report with the run and its new metrics.
+        report_seconds: Seconds between two reports.
+        stop: Asked after every iteration; True ends the run with a report, a checkpoint and `KeyboardInterrupt`.
+    """
     if not checkpoint_seconds > 0.0:
         raise ValueError(f"checkpoint_seconds is {checkpoint_seconds}, expected a number above 0.")
-    config = config if default is None else replace(config, default=GIVEN)
-    if isinstance(folder, str | os.PathLike):
-        raise TypeError(f"folder is {folder!r}, expected lz.RunFolder({os.fspath(folder)!r}).")
     checkpoint: Checkpoint | None = None
-    memory: list[Memory] = []
-    with ExitStack() as ending:
-        begun = folder is not None and folder.begun
-        if folder is not None and begun:
-            ending.enter_context(folder.claimed())
-            config = folder.same(config)
-            checkpoint, memory = folder.picked_up()
+    parts: list[ReplayPart] = []
+    with ExitStack() as closing:
+        exists = folder is not None and folder.exists
+        if folder is not None and exists:
+            closing.enter_context(folder.claimed())
+            config = folder.check_same(config)
+            checkpoint, parts = folder.resume()
+        bar = None
         if show_progress:
-            of, first = config.settings, 0 if checkpoint is None else checkpoint.step
-            tell = ending.enter_context(training_bar(of.iterations * of.n_envs * of.rollout, first))
-        run = Training(config, None if checkpoint is None else checkpoint.arrays, memory, default)
-        ending.callback(run.close)
-        if folder is not None and not begun:  # nothing is written of what cannot be trained
-            ending.enter_context(folder.claimed())
-            if folder.begun:
-                raise ValueError("another process has just begun a run in the same folder: give another folder.")
+            first = 0 if checkpoint is None else checkpoint.step
+            bar = closing.enter_context(training_bar(config.settings.total_steps, first))
+        run = Training(config, None if checkpoint is None else checkpoint.arrays, parts, default_policy)
+        closing.callback(run.close)
+        if folder is not None and not exists:  # only now: a run that cannot be trained leaves nothing behind
+            closing.enter_context(folder.claimed())
+            if folder.exists:
+                raise ValueError(f"another process has just started a run in {folder.path}: give another folder.")
             folder.create(config)
         if folder is not None:
-            seconds = min(seconds, checkpoint_seconds)
-        told = saved = time.monotonic()
+            report_seconds = min(report_seconds, checkpoint_seconds)
+        reported = saved = time.monotonic()
         stopped = False
         while not (run.done or stopped):
             run.advance()
             stopped = stop() and not run.done
             last, now = stopped or run.done, time.monotonic()
-            if last or now - told >= seconds:
-                metrics = run.report()
-                if show_progress:
-                    tell(run.step, metrics)
-                if on_report is not None:
-                    on_report(run, metrics)
-                if folder is not None:
-                    folder.append(metrics)
-                    if last or now - saved >= checkpoint_seconds:
-                        folder.keep(run)
-                        saved = time.monotonic()
-                told = time.monotonic()
+            if not last and now - reported < report_seconds:
+                continue
+            metrics = run.report()
+            if bar is not None:
+                bar(run.step, metrics)
+            if on_report is not None:
+                on_report(run, metrics)
+            if folder is not None:
+                folder.append(metrics)
+                if last or now - saved >= checkpoint_seconds:
+                    folder.save(run.checkpoint(), run.replay_part(folder.last_replay_step), run.replay_rows)
+                    saved = time.monotonic()
+            reported = time.monotonic()
         if stopped:
             raise KeyboardInterrupt
         return run.agent()

@@ -1,0 +1,75 @@
+"""What an algorithm offers to the loops that run it: pure functions of arrays.
+
+N environments act in groups of M. A *slot* is a step of an iteration, counted from 1; slot 0 is the start of a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from jax import Array
+
+from lazymdp.learn.deep.acting import Choice, Group
+from lazymdp.learn.deep.backup import Form
+from lazymdp.learn.deep.compiled_defaults import CompiledDefault
+from lazymdp.learn.deep.config import AlgorithmConfig
+from lazymdp.learn.deep.host_env import HostEnv, Outcome
+from lazymdp.learn.deep.jax_env import JaxEnv
+from lazymdp.learn.deep.networks import Network, Parameters
+from lazymdp.learn.deep.prices import Price
+
+Learner = Any
+"""What an algorithm has learned and stored: a NamedTuple of its own, with `parameters`."""
+
+
+class Algorithm(Protocol):
+    """A deep learning algorithm: `DQN` or `PQN`.
+
+    Attributes:
+        env: Environment, compiled or on the host.
+        form: Form of the network's outputs.
+        default_policy: Default policy, compiled.
+        network: The Q-network.
+        updates_after_steps: Whether updates fall due after single steps; otherwise `end_rollout` makes them all.
+        updates_carry_over: Whether updates on the last rollout remain to be made after it.
+    """
+
+    env: JaxEnv | HostEnv
+    form: Form
+    default_policy: CompiledDefault
+    network: Network
+    updates_after_steps: bool
+    updates_carry_over: bool
+
+    @property
+    def config(self) -> AlgorithmConfig:
+        """Settings."""
+
+    def init(self, key: Array, parameters: Parameters | None = None) -> Learner:
+        """A learner that has seen nothing; it starts from `parameters` if given."""
+
+    def epsilon(self, steps: Array) -> Array:
+        """Probability of a random choice after so many agent steps."""
+
+    def act(
+        self, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array, epsilon: Array
+    ) -> Choice:
+        """Epsilon-greedy choices for `[M, ...]` observations at `[M]` prices; `uniform` is `[3, M]`."""
+
+    def record(
+        self, learner: Learner, group: Group, iteration: Array, slot: Array, outcome: Outcome, reward: Array,
+        observation: Array, eta: Array, choice: Choice,
+    ) -> Learner:  # fmt: skip
+        """Stores the outcome of a group's last choices, and what it now sees and chooses."""
+
+    def updates_due(self, iteration: Any, slot: Any) -> Any:
+        """Number of updates due after a slot."""
+
+    def copy_due(self, iteration: Any, slot: Any) -> Any:
+        """Whether `update` has work to do after a slot even if no update is due."""
+
+    def update(self, learner: Learner, iteration: Array, slot: Array, price: Price, key: Array, count: Any) -> Learner:
+        """Makes `count` updates after a slot."""
+
+    def end_rollout(self, learner: Learner, iteration: Array, key: Array) -> Learner:
+        """Learns from a complete rollout, or prepares to do so."""
