@@ -1,12 +1,12 @@
-"""Training steps a second of the deep learners: on this CPU against Stable-Baselines3, on a GPU against the goals.
+"""Training speed of the deep agents: on this CPU against Stable-Baselines3, on a GPU against the goals.
 
     python benchmarks/deep.py                           # this machine's CPU; writes the tables
     python benchmarks/deep.py --gpu population atari    # a machine with a GPU; writes benchmarks/results/deep_gpu.json
-    python benchmarks/deep.py --page                    # the page of both again, from what was measured
+    python benchmarks/deep.py --page                    # writes the page again from the measurements
 
-*population*: MinAtar Breakout, 8 prices x 4 seeds, 128 environments each, as one program. *atari*: Breakout, the dial
-with 512 environments against ale-py's vector environment alone in the same run, and DQN. With a GPU far away, `--out
-FILE` says where to write. What is measured, and the rules: ``benchmarks/README.md``.
+*population*: MinAtar Breakout, 8 prices x 4 seeds, 128 environments each, as one program. *atari*: Breakout, pqn with
+512 environments against ale-py's vector environment alone in the same run, and dqn. `--out FILE` says where to write
+the measurements of a GPU. The rules: ``benchmarks/README.md``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ import numpy as np
 import report
 from lazymdp import _cores
 from lazymdp.learn.deep.atari import FRAMES_PER_STEP, vector_env
-from lazymdp.learn.deep.config import DialConfig, DQNConfig, TrainConfig
-from lazymdp.learn.deep.jax_env import minatar
+from lazymdp.learn.deep.compiled_defaults import uniform
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig, TrainConfig
+from lazymdp.learn.deep.jax_env import minatar, restart_where
+from lazymdp.learn.deep.loops import CompiledLoop
 from lazymdp.learn.deep.population import Population
-from lazymdp.learn.deep.pqn import Dial
+from lazymdp.learn.deep.pqn import PQN
 from lazymdp.learn.deep.trainer import Training
 
 GOALS = {"steps a second": 30_000.0, "times SB3's DQN": 20.0}
@@ -51,38 +53,42 @@ def rate(advance: Callable[[], int], seconds: float) -> float:
     return steps / (time.perf_counter() - started)
 
 
-def dial(seconds: float) -> float:
-    """Rollouts and fits of the dial, default settings."""
-    config = DialConfig()
-    learner = Dial(minatar("breakout"), config)
-    iterate = jax.jit(learner.iterate, donate_argnums=0)
-    state = jax.jit(learner.init)(jax.random.key(0))
+def breakout(config: PQNConfig) -> PQN:
+    """PQN on MinAtar Breakout with a uniform default policy."""
+    env = minatar("breakout")
+    return PQN(env, config, uniform(env.n_actions))
+
+
+def pqn(seconds: float) -> float:
+    """Iterations of pqn with default settings."""
+    config = PQNConfig()
+    loop = CompiledLoop(breakout(config), 0)
 
     def advance() -> int:
-        nonlocal state
-        state, _ = iterate(state)
-        jax.block_until_ready(state.iteration)
-        return config.n_envs * config.rollout
+        loop.advance()
+        jax.block_until_ready(loop.run.iteration)
+        return config.steps_per_iteration
 
     return rate(advance, seconds)
 
 
 def games_alone(seconds: float) -> float:
     """The same environments with random actions and no learning: the limit."""
-    game, n_envs = minatar("breakout"), DialConfig().n_envs
+    env, n_envs = minatar("breakout"), PQNConfig().n_envs
 
     @jax.jit
     def many(states, key):
         def step(carry, _):
             states, key = carry
-            key, action_key, step_key = jax.random.split(key, 3)
-            actions = jax.random.randint(action_key, (n_envs,), 0, game.n_actions)
-            states, *_ = jax.vmap(game.step)(states, actions, jax.random.split(step_key, n_envs))
-            return (states, key), None
+            key, action_key, step_key, start_key = jax.random.split(key, 4)
+            actions = jax.random.randint(action_key, (n_envs,), 0, env.n_actions)
+            states, _, terminated, truncated = jax.vmap(env.step)(states, actions, jax.random.split(step_key, n_envs))
+            starts = jax.vmap(env.reset)(jax.random.split(start_key, n_envs))
+            return (jax.vmap(restart_where)(terminated | truncated, starts, states), key), None
 
         return jax.lax.scan(step, (states, key), None, 100)[0]
 
-    carry = (jax.vmap(game.init)(jax.random.split(jax.random.key(0), n_envs)), jax.random.key(1))
+    carry = (jax.vmap(env.reset)(jax.random.split(jax.random.key(0), n_envs)), jax.random.key(1))
 
     def advance() -> int:
         nonlocal carry
@@ -115,8 +121,8 @@ def sb3_dqn(steps: int) -> float:
 
 def population(seeds: int, seconds: float) -> float:
     """All prices and seeds as one program."""
-    config = DialConfig(steps=5_000_000)
-    runs = Population(Dial(minatar("breakout"), config), chunk=20)
+    config = PQNConfig(steps=5_000_000)
+    runs = Population(breakout(config), chunk=20)
     low = min(eta for eta in ETAS if eta > 0.0)
     state = runs.start(range(seeds), [(max(eta, low), max(eta, low), float(eta == 0.0)) for eta in ETAS])
 
@@ -124,7 +130,7 @@ def population(seeds: int, seconds: float) -> float:
         nonlocal state
         state, summary = runs.advance(state)
         jax.block_until_ready(summary)
-        return 20 * config.n_envs * config.rollout * len(ETAS) * seeds
+        return 20 * config.steps_per_iteration * len(ETAS) * seeds
 
     return rate(advance, seconds)
 
@@ -171,17 +177,17 @@ def serve_emulators(n_envs: int) -> None:
     os._exit(0)
 
 
-def atari(settings: DialConfig | DQNConfig, seconds: float, before: Callable[[], None] = lambda: None) -> float:
+def atari(settings: PQNConfig | DQNConfig, seconds: float, before: Callable[[], None] = lambda: None) -> float:
     """Frames a second of training on Breakout, once updates are made."""
-    run = Training(TrainConfig("ALE/Breakout-v5", settings=settings))
+    run = Training(TrainConfig("ALE/Breakout-v5", settings))
     try:
-        while run.step <= (settings.min_replay if isinstance(settings, DQNConfig) else run.steps_per_iteration):
+        while run.step <= max(settings.steers_from, settings.steps_per_iteration):
             run.advance()
         before()
 
         def advance() -> int:
             run.advance()
-            return run.steps_per_iteration * FRAMES_PER_STEP
+            return settings.steps_per_iteration * FRAMES_PER_STEP
 
         return rate(advance, seconds)
     finally:
@@ -189,13 +195,13 @@ def atari(settings: DialConfig | DQNConfig, seconds: float, before: Callable[[],
 
 
 def measure_atari(n_envs: int, seconds: float) -> dict[str, float]:
-    """Frames a second of the emulators alone, the dial and DQN."""
+    """Frames a second of the emulators alone, of pqn and of dqn."""
     emulators = EmulatorsAlone(n_envs)
-    found = {"dial": atari(DialConfig.atari(n_envs=n_envs), seconds, before=emulators.wait)}
+    found = {"pqn": atari(PQNConfig.atari(n_envs=n_envs), seconds, before=emulators.wait)}
     found["emulators"] = emulators.rate(seconds)
     emulators.process.kill()
     print(found, flush=True)
-    return {**found, "dqn": atari(DQNConfig(), seconds)}
+    return {**found, "dqn": atari(DQNConfig.atari(eta=0.0), seconds)}
 
 
 def measure_gpu(parts: list[str], out: Path, n_envs: int, seconds: float) -> None:
@@ -222,15 +228,15 @@ def gpu_section() -> list[str]:
             rows.append(("MinAtar population, M steps/s", found["steps"] / 1e6, GOAL_POPULATION / 1e6))
         else:
             rows.append(
-                ("dial on Atari, share of the emulators alone, %", 100 * found["dial"] / found["emulators"], 85.0)
+                ("pqn on Atari, share of the emulators alone, %", 100 * found["pqn"] / found["emulators"], 85.0)
             )
             rows.append(("dqn on Atari, frames/s", found["dqn"], GOAL_DQN))
-            where[-1] += f"; emulators alone {found['emulators']:,.0f} frames/s, dial {found['dial']:,.0f}"
+            where[-1] += f"; emulators alone {found['emulators']:,.0f} frames/s, pqn {found['pqn']:,.0f}"
     cells = [[n, _short(goal), _short(found), "yes" if found >= goal else "no"] for n, found, goal in rows]
     said = "Written by `python benchmarks/deep.py --gpu ...`: " + "; ".join(where) + "."
     said += (
-        " The population makes one pass over each rollout, as the dial's defaults do; the prototype from which its "
-        "goal comes (13.7 M steps/s) made two, see the dial's deviations from PQN."
+        " The population makes one pass over each rollout, as the defaults of pqn do; the prototype behind its goal "
+        "(13.7 M steps/s) made two."
     )
     return ["## On a GPU", said, report.markdown(("goal", "wanted", "found", "met"), cells, words=1)]
 
@@ -241,8 +247,8 @@ def _short(number: float) -> str:
 
 def measure_cpu(seconds: float) -> None:
     rates = {
-        "lazymdp dial": dial(seconds),
-        "the games alone, no learning": games_alone(5.0),
+        "lazymdp pqn": pqn(seconds),
+        "the environments alone, no learning": games_alone(5.0),
         "SB3 DQN on the wrapped game": sb3_dqn(8_000),
     }
     made = report.circumstances(["lazymdp", "jax", "equinox", "optax", "pgx", "stable-baselines3", "torch", "MinAtar"])
@@ -251,9 +257,9 @@ def measure_cpu(seconds: float) -> None:
 
 def write_page(results: dict) -> None:
     rates = results["rates"]
-    header, goal_header = ("learner", "steps/s"), ("goal", "wanted", "found", "met")
+    header, goal_header = ("agent", "steps/s"), ("goal", "wanted", "found", "met")
     cells = [[name, f"{found:,.0f}"] for name, found in rates.items()]
-    ours, times = rates["lazymdp dial"], rates["lazymdp dial"] / rates["SB3 DQN on the wrapped game"]
+    ours, times = rates["lazymdp pqn"], rates["lazymdp pqn"] / rates["SB3 DQN on the wrapped game"]
     goals = [
         [name, f"{GOALS[name]:,.0f}", f"{found:,.0f}", "yes" if found >= GOALS[name] else "no"]
         for name, found in zip(GOALS, (ours, times), strict=True)
@@ -262,7 +268,7 @@ def write_page(results: dict) -> None:
     report.show("goals", goal_header, goals, words=1)
     sections = [
         "Agent steps a second, learning included, after one call to compile. SB3's DQN learns on one environment, one "
-        "update per four steps, with MinAtar's own Python implementation behind `LazyAction`; the dial runs compiled.",
+        "update per four steps, with MinAtar's own Python implementation behind `LazyAction`; pqn runs compiled.",
         report.markdown(header, cells, words=1),
         "## Goals",
         report.markdown(goal_header, goals, words=1),
@@ -276,7 +282,7 @@ def main() -> None:
     parser.add_argument("--gpu", nargs="+", choices=["population", "atari"], help="measure these on a GPU")
     parser.add_argument("--out", type=Path, default=GPU_RESULTS, help="where to write what was measured on a GPU")
     parser.add_argument("--page", action="store_true", help="write the page again, from what was measured")
-    parser.add_argument("--n-envs", type=int, default=512, help="of the dial on Atari")
+    parser.add_argument("--n-envs", type=int, default=512, help="environments of pqn on Atari")
     parser.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
     if options.gpu:
