@@ -15,8 +15,9 @@ import pytest
 
 import lazymdp as lz
 from lazymdp.cli import main as cli
-from lazymdp.cli.train import train_dqn
+from lazymdp.cli.train import Settings
 from lazymdp.experiments import EXPERIMENTS
+from lazymdp.learn.deep.config import ALGORITHMS
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
@@ -117,24 +118,27 @@ def options_in_help(capsys, *command):
     return found - {"-h", "--help"}
 
 
-@dataclasses.dataclass
-class Nothing:
-    """The settings of a command that has none."""
-
-
-@pytest.mark.parametrize("command", [*cli._COMMANDS, "train --learner dqn"])
+@pytest.mark.parametrize("command", cli._COMMANDS)
 def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
     documented = rows(section(read("cli.md"), f"## lazymdp {command}"))
     options = {name for row in documented if len(row) == 3 for name in quoted(row[0])}
-    defaults_of = [] if command in cli._COMMANDS else ["ALE/Pong-v5"]
-    assert options == options_in_help(capsys, *command.split(), *defaults_of)
-    function = cli._COMMANDS.get(command, train_dqn)
-    known = {name: entry.default for name, entry in inspect.signature(function).parameters.items()}
-    known |= {field.name: field.default for field in dataclasses.fields(known.pop("settings", Nothing()))}
+    settings = {quoted(row[0])[0] for row in documented if len(row) == 4} if command == "train" else set()
+    assert options | settings == options_in_help(capsys, command)
+    known = {name: entry.default for name, entry in inspect.signature(cli._COMMANDS[command]).parameters.items()}
     for row in documented:
         if len(row) == 3:
-            name = quoted(row[0])[0].removeprefix("--no").strip("-").replace("-", "_")
+            name = quoted(row[0])[0].strip("-").replace("-", "_")
             assert _plain(row[1]) == _shown(known[name]), row
+
+
+def test_every_setting_of_the_algorithms_is_documented_with_its_defaults():
+    documented = [row for row in rows(section(read("cli.md"), "## lazymdp train")) if len(row) == 4]
+    names = {name.strip("_").replace("_", "-"): name for name in (f.name for f in dataclasses.fields(Settings))}
+    assert {quoted(row[0])[0].removeprefix("--") for row in documented} == set(names)
+    for option, *defaults, _ in documented:
+        name = names[quoted(option)[0].removeprefix("--")]
+        for config, default in zip(ALGORITHMS.values(), defaults, strict=True):
+            assert default == (_shown(getattr(config, name)) if hasattr(config, name) else ""), (option, config)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -228,7 +232,10 @@ def test_every_public_name_is_on_the_api_page():
             assert re.search(rf"(?<!\w){name}(?!\w)", text), f"{module.__name__}.{name} is not on the page"
 
 
-DEEP = tuple(f"lazymdp.learn.{name}" for name in ("training", "making", "population", "agents", "playing"))  # need JAX
+DEEP = tuple(
+    f"lazymdp.learn.deep.{name}" for name in ("trainer", "factory", "population", "agent", "evaluation_episodes")
+)
+"""Modules that need JAX."""
 
 
 def test_what_the_api_page_lists_exists():
