@@ -15,6 +15,7 @@ version = release = lazymdp.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["deflist"]
 
 html_theme = "furo"
 html_show_copyright = False
