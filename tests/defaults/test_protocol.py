@@ -1,50 +1,16 @@
-"""Every form of default policy, good and bad, in one environment and in many."""
+"""`make_default` and `ask`: every form of default policy, good and bad, in one environment and in many."""
 
-import json
-import sys
-import zipfile
 from functools import partial
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from echo_env import EchoEnv, MaskedEchoEnv
+from some_defaults import LAZY, Own, Predictor, Recurrent, ids, raising, table
 
-from lazymdp.defaults.forms import draw
-from lazymdp.defaults.protocol import BadDefault, DefaultPolicy, Mixture, make_default
+from lazymdp.defaults.protocol import BadDefault, Mixture
 from lazymdp.wrappers.lazy_action import LazyAction
 from lazymdp.wrappers.lazy_vector_action import LazyVectorAction
-
-LAZY = 5
-"""Echo environments here have actions 2, 3, 4."""
-
-
-class Predictor:
-    """Stable-Baselines3's convention."""
-
-    def predict(self, observations, deterministic=False):
-        assert deterministic
-        return np.where(observations[:, 1] % 2 == 0, 2, 4), None
-
-
-class Recurrent:
-    def predict(self, observations, deterministic=False):
-        return np.full(len(observations), 2), ("hidden",)
-
-
-class Own:
-    """A `DefaultPolicy` of the user's own."""
-
-    def sample(self, observations, rng, last_actions):
-        return np.minimum(last_actions + 1, 4)
-
-    def probabilities(self, observations, last_actions):
-        return None
-
-
-def table(actions):
-    return np.eye(3)[np.array(actions) - 2]
-
 
 # -- what each form executes: choices of the agent, actions executed -----------------------------------------------
 
@@ -64,10 +30,6 @@ TABLE = [
 ]
 
 
-def ids(row):
-    return str(row[0] if isinstance(row[0], str | int) else type(row[0]).__name__)
-
-
 @pytest.mark.parametrize("row", TABLE, ids=ids)
 def test_each_form_executes_what_it_says(row):
     form, observations, choices, executed = row
@@ -82,42 +44,6 @@ def test_each_form_executes_the_same_in_a_vector_environment(row):
     venv = LazyVectorAction(gym.vector.SyncVectorEnv([lambda: EchoEnv(observations=observations)] * 3), form)
     venv.reset(seed=0)
     assert [venv.step(np.full(3, choice))[-1]["echo"].tolist() for choice in choices] == [[a] * 3 for a in executed]
-
-
-FUNCTIONS = [
-    ("a Python integer", lambda obs: 3, lambda obs: np.full(len(obs), 3)),
-    ("a numpy integer", lambda obs: np.int32(3), lambda obs: [3] * len(obs)),
-    ("a 0-d array", lambda obs: np.array(3), lambda obs: np.full(len(obs), 3, dtype=np.uint8)),
-    ("a list of floats", lambda obs: [0.0, 1.0, 0.0], lambda obs: [[0.0, 1.0, 0.0]] * len(obs)),
-    ("float32", lambda obs: np.float32([0, 1, 0]), lambda obs: np.float32([[0, 1, 0]] * len(obs))),
-]
-
-
-@pytest.mark.parametrize("row", FUNCTIONS, ids=lambda row: row[0])
-def test_a_callable_answers_an_action_or_probabilities(row):
-    _, single, batched = row
-    env = LazyAction(EchoEnv(), single)
-    env.reset(seed=0)
-    assert env.step(LAZY)[-1]["echo"] == 3
-    venv = LazyVectorAction(gym.vector.SyncVectorEnv([EchoEnv] * 2), batched)
-    venv.reset(seed=0)
-    assert venv.step(np.array([LAZY, LAZY]))[-1]["echo"].tolist() == [3, 3]
-
-
-@pytest.mark.parametrize(
-    ("observations", "first"),
-    [
-        ("vector", lambda seen: seen.shape == (3,) and seen[1] == 0),
-        ("discrete", lambda seen: seen == 0 and np.ndim(seen) == 0),
-        ("dict", lambda seen: seen["vector"].shape == (3,) and seen["both"] == (0, "")),
-    ],
-)
-def test_a_callable_is_given_one_observation(observations, first):
-    seen = []
-    env = LazyAction(EchoEnv(observations=observations), lambda obs: seen.append(obs) or 2)
-    env.reset(seed=0)
-    env.step(LAZY)
-    assert first(seen[0])
 
 
 def test_noop_is_where_the_environment_says_it_is():
@@ -135,56 +61,7 @@ def test_noop_is_where_the_environment_says_it_is():
     assert env.step(6)[-1]["echo"] == 2
 
 
-# -- probabilities -------------------------------------------------------------------------------------------------
-
-STOCHASTIC = [
-    ("uniform", [1 / 3, 1 / 3, 1 / 3]),
-    (np.tile([0.5, 0.0, 0.5], (6, 1)), [0.5, 0.0, 0.5]),
-    (lambda obs: np.tile([0.1, 0.2, 0.7], (len(obs), 1)), [0.1, 0.2, 0.7]),
-    (Mixture("uniform", 4, 0.3), [0.1, 0.1, 0.8]),
-    ("repeat", [0.0, 1.0, 0.0]),
-    (2, [1.0, 0.0, 0.0]),
-]
-
-
-@pytest.mark.parametrize("row", STOCHASTIC, ids=ids)
-def test_samples_follow_the_probabilities(row):
-    form, expected = row
-    space = EchoEnv(observations="discrete")
-    default = make_default(form, space.action_space, space.observation_space, 2, batched=True)
-    assert isinstance(default, DefaultPolicy)
-    observations, last = np.arange(20_000) % 6, np.full(20_000, 3)
-    np.testing.assert_allclose(default.probabilities(observations, last), np.tile(expected, (20_000, 1)))
-    found = np.bincount(default.sample(observations, np.random.default_rng(0), last) - 2, minlength=3) / 20_000
-    error = np.sqrt(np.array(expected) * (1 - np.array(expected)) / 20_000)
-    assert (np.abs(found - expected) <= 4 * error).all(), found
-
-
-@pytest.mark.parametrize(
-    "form", [lambda obs: np.full(len(obs), 2), Mixture(lambda obs: np.full(len(obs), 2), 3, 0.5), Own()]
-)
-def test_probabilities_are_none_where_nobody_knows_them(form):
-    space = EchoEnv()
-    default = make_default(form, space.action_space, space.observation_space, 2, batched=True)
-    assert default.probabilities(np.zeros((4, 3)), np.full(4, 2)) is None
-
-
-def test_an_action_of_probability_zero_is_never_drawn():
-    class Extreme:
-        def random(self, size):
-            return np.array([0.0, np.nextafter(1.0, 0.0)])[:size]
-
-    for row in ([0.0, 0.3, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 1.0], [1 / 3] * 3):
-        rows = np.tile(np.array(row) / sum(row), (2, 1))
-        chosen = draw(rows, Extreme(), gym.spaces.Discrete(3))
-        assert (rows[[0, 1], chosen] > 0).all(), row
-
-
 # -- bad forms -----------------------------------------------------------------------------------------------------
-
-
-def raising(obs):
-    raise KeyError("no such state")
 
 
 BAD_FORMS = [
@@ -210,11 +87,6 @@ def test_a_bad_form_is_refused_when_it_is_given(row):
         LazyAction(EchoEnv(observations="discrete"), form)
     with pytest.raises(kind, match=message):
         LazyVectorAction(gym.vector.SyncVectorEnv([lambda: EchoEnv(observations="discrete")]), form)
-
-
-def test_a_table_needs_discrete_observations():
-    with pytest.raises(TypeError, match=r"needs Discrete observations, not Box\(-inf, inf, \(3,\)"):
-        LazyAction(EchoEnv(), np.ones((6, 3)) / 3)
 
 
 @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
@@ -298,34 +170,3 @@ def test_a_batch_that_fails_as_a_whole_names_all_its_environments(form, message)
     venv.reset(seed=0)
     with pytest.raises(BadDefault, match=message):
         venv.step(np.array([LAZY, 3, LAZY]))
-
-
-# -- files of Stable-Baselines3, as far as they can be told without it ----------------------------------------------
-
-
-def write_zip(path, settings):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("data", json.dumps(settings))
-
-
-def test_a_file_that_is_no_model_is_refused(tmp_path):
-    other = tmp_path / "model.npz"
-    other.write_bytes(b"not a zip")
-    with pytest.raises(ValueError, match="model.npz is not a model saved by Stable-Baselines3"):
-        LazyAction(EchoEnv(), other)
-    np.savez(tmp_path / "arrays.npz", table=np.zeros(3))
-    with pytest.raises(ValueError, match="arrays.npz is not a model saved by Stable-Baselines3"):
-        LazyAction(EchoEnv(), str(tmp_path / "arrays.npz"))
-    for settings in ({}, {"clip_range": 0.2, "policy_class": {"__module__": "sb3_contrib.ppo_mask.policies"}}):
-        write_zip(tmp_path / "strange.zip", settings)
-        with pytest.raises(ValueError, match="not a PPO, A2C or DQN model: load it yourself"):
-            LazyAction(EchoEnv(), tmp_path / "strange.zip")
-
-
-def test_without_stable_baselines_the_error_says_how_to_get_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
-    write_zip(
-        tmp_path / "m.zip", {"clip_range": 0.2, "policy_class": {"__module__": "stable_baselines3.common.policies"}}
-    )
-    with pytest.raises(ImportError, match=r'pip install "lazymdp\[sb3\]"'):
-        LazyAction(EchoEnv(), str(tmp_path / "m"))

@@ -1,0 +1,37 @@
+"""The grid worlds under test, and walks through them."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from lazymdp.envs import KeyDoorTreasure
+from lazymdp.envs.grid import GridWorld
+
+UP, RIGHT, DOWN, LEFT = range(4)
+
+
+def bare(env: gym.Env[Any, Any]) -> GridWorld:
+    """The world under Gymnasium's wrappers."""
+    assert isinstance(env.unwrapped, GridWorld)
+    return env.unwrapped
+
+
+def state_at(env: GridWorld, row: int, column: int, key: bool = False) -> int:
+    """The state of a cell; `key` only means something where there are keys."""
+    on_cell = (env.cells == (row, column)).all(axis=1)
+    if isinstance(env, KeyDoorTreasure):
+        on_cell &= env.has_key == key
+    (state,) = np.flatnonzero(on_cell)
+    return int(state)
+
+
+def walk(env: GridWorld, actions: list[int]) -> tuple[list[int], float, bool]:
+    """The states visited from the start, the sum of rewards, and whether the episode ended."""
+    states, total, terminated = [env.reset()[0]], 0.0, False
+    for action in actions:
+        assert not terminated
+        state, reward, terminated, _, _ = env.step(action)
+        states.append(state)
+        total += reward
+    return states, total, terminated
