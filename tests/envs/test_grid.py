@@ -11,8 +11,9 @@ from grid_walks import DOWN, LEFT, RIGHT, UP, bare
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 
+from lazymdp._colors import BRIDGE, DEEP_WATER, FLOOR, WALL, rgb
 from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
-from lazymdp.envs.grid import CELL, FLOOR, PLANK, RIVER, WALL, GridWorld
+from lazymdp.envs.grid import CELL, GridWorld
 
 # --- Gymnasium's rules ---------------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ def test_moving_changes_only_the_cells_left_and_entered() -> None:
 
 
 def test_grounds_differ_in_gray() -> None:
-    grays = np.sort(np.array([FLOOR, PLANK, RIVER, WALL]) @ [0.299, 0.587, 0.114])
+    grays = np.sort(np.array([rgb(color) for color in (FLOOR, BRIDGE, DEEP_WATER, WALL)]) @ [0.299, 0.587, 0.114])
     assert np.diff(grays).min() > 35
 
 

@@ -13,6 +13,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp import _colors
+
 # --- The map -------------------------------------------------------------------------------------
 
 Layout = tuple[str, ...]
@@ -220,21 +222,13 @@ def _outcome(state: int, successor: int, rewards: Sequence[float | None]) -> Out
 
 # --- The pictures --------------------------------------------------------------------------------
 
-Colour = tuple[int, int, int]
 Mask = NDArray[np.bool_]  # [fine pixels, fine pixels] of one cell
-Layer = tuple[Mask, Colour]
+Layer = tuple[Mask, str]  # the pixels to paint, and their color in `_colors`
 
 CELL = 32  # pixels per side of a cell; even, as many video encoders want frames to be
 _FINE = 4  # a cell is drawn this many times larger, then averaged down, to smooth its edges
 _Y, _X = (np.mgrid[: CELL * _FINE, : CELL * _FINE] + 0.5) / (CELL * _FINE)
 _LINE_SHADE = 0.88  # grid lines darken what they cross
-
-# The grounds are also far apart in gray: about 241, 200, 116 and 62 of 255.
-FLOOR: Colour = (244, 241, 234)
-PLANK: Colour = (222, 196, 158)
-RIVER: Colour = (66, 124, 188)
-WALL: Colour = (55, 62, 74)
-INK: Colour = (38, 34, 44)
 
 
 @dataclass(frozen=True)
@@ -243,12 +237,12 @@ class Tile:
 
     Attributes:
         name: what errors call it.
-        ground: the colour that fills the cell.
-        layers: (mask, colour) pairs, painted over the ground in this order.
+        ground: the color that fills the cell.
+        layers: (mask, color) pairs, painted over the ground in this order.
     """
 
     name: str
-    ground: Colour = FLOOR
+    ground: str = _colors.FLOOR
     layers: tuple[Layer, ...] = ()
 
 
@@ -277,10 +271,10 @@ def wave(y: float, height: float, thickness: float) -> Mask:
     return inside
 
 
-START_TILE = Tile("start", layers=((box(0.2, 0.2, 0.8, 0.8) & ~box(0.26, 0.26, 0.74, 0.74), (176, 170, 160)),))
+START_TILE = Tile("start", layers=((box(0.2, 0.2, 0.8, 0.8) & ~box(0.26, 0.26, 0.74, 0.74), _colors.START),))
 AGENT: tuple[Layer, ...] = (
-    (disc(0.516, 0.516, 0.39), INK),
-    (disc(0.516, 0.516, 0.35), (238, 110, 44)),
+    (disc(0.516, 0.516, 0.39), _colors.INK),
+    (disc(0.516, 0.516, 0.35), _colors.CONTROL),
 )
 
 
@@ -297,9 +291,9 @@ def draw_map(layout: Sequence[str], tiles: Mapping[str, Tile]) -> NDArray[np.uin
 def _draw_cell(tile: Tile) -> NDArray[np.float64]:
     """One cell, [CELL, CELL, 3], with a grid line along its top and its left."""
     fine = np.empty((CELL * _FINE, CELL * _FINE, 3))
-    fine[:] = tile.ground
-    for mask, colour in tile.layers:
-        fine[mask] = colour
+    fine[:] = _colors.rgb(tile.ground)
+    for mask, color in tile.layers:
+        fine[mask] = _colors.rgb(color)
     cell: NDArray[np.float64] = fine.reshape(CELL, _FINE, CELL, _FINE, 3).mean(axis=(1, 3))
     cell[0] *= _LINE_SHADE
     cell[1:, 0] *= _LINE_SHADE

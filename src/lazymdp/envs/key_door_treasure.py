@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp import _colors
 from lazymdp.envs import grid
 
 _LAYOUT = """
@@ -39,10 +40,6 @@ def _key_mask(x: float, y: float, length: float) -> grid.Mask:
     return np.asarray((bow & ~hole) | shaft | teeth)
 
 
-_GOLD = (226, 168, 24)
-_LIGHT_WOOD = (184, 124, 70)  # a door must stand out from the walls in gray as well
-_WOOD = (140, 86, 44)
-_DARK_WOOD = (92, 54, 28)
 _ARCH = grid.disc(0.516, 0.42, 0.3) | grid.box(0.216, 0.42, 0.816, 1)
 _BODY = grid.box(0.14, 0.5, 0.9, 0.82)
 _LID = np.logical_or.reduce(
@@ -56,35 +53,35 @@ _LID = np.logical_or.reduce(
 _CHEST = _BODY | _LID
 _APPLE = np.logical_or.reduce([grid.disc(x, y, 0.2) for x in (0.43, 0.6) for y in (0.56, 0.66)])
 _TILES = {
-    "#": grid.Tile("wall", grid.WALL),
+    "#": grid.Tile("wall", _colors.WALL),
     ".": grid.Tile("floor"),
     "S": grid.START_TILE,
-    "K": grid.Tile("key", layers=((_key_mask(0.516, 0.48, 0.78), (168, 116, 0)),)),
+    "K": grid.Tile("key", layers=((_key_mask(0.516, 0.48, 0.78), _colors.BRASS),)),
     "D": grid.Tile(
         "door",
-        grid.WALL,
+        _colors.WALL,
         (
-            (_ARCH, _LIGHT_WOOD),
-            (_ARCH & (grid.box(0.4, 0, 0.43, 1) | grid.box(0.6, 0, 0.63, 1)), _DARK_WOOD),
-            (grid.disc(0.72, 0.64, 0.055), grid.INK),
+            (_ARCH, _colors.LIGHT_WOOD),  # light enough to stand out from the walls in grayscale
+            (_ARCH & (grid.box(0.4, 0, 0.43, 1) | grid.box(0.6, 0, 0.63, 1)), _colors.DARK_WOOD),
+            (grid.disc(0.72, 0.64, 0.055), _colors.INK),
         ),
     ),
     "T": grid.Tile(
         "treasure",
         layers=(
-            (_CHEST, _WOOD),
-            (_CHEST & (grid.box(0.25, 0, 0.32, 1) | grid.box(0.72, 0, 0.79, 1)), _GOLD),
-            (grid.box(0.14, 0.48, 0.9, 0.53), _DARK_WOOD),
-            (grid.box(0.44, 0.44, 0.6, 0.64), _GOLD),
-            (grid.disc(0.52, 0.55, 0.04), grid.INK),
+            (_CHEST, _colors.WOOD),
+            (_CHEST & (grid.box(0.25, 0, 0.32, 1) | grid.box(0.72, 0, 0.79, 1)), _colors.GOLD),
+            (grid.box(0.14, 0.48, 0.9, 0.53), _colors.DARK_WOOD),
+            (grid.box(0.44, 0.44, 0.6, 0.64), _colors.GOLD),
+            (grid.disc(0.52, 0.55, 0.04), _colors.INK),
         ),
     ),
     "A": grid.Tile(
         "apple",
         layers=(
-            (_APPLE, (198, 40, 48)),
-            (grid.box(0.49, 0.22, 0.54, 0.46), _DARK_WOOD),
-            (grid.disc(0.66, 0.38, 0.16) & grid.disc(0.6, 0.2, 0.16), (70, 140, 60)),
+            (_APPLE, _colors.APPLE),
+            (grid.box(0.49, 0.22, 0.54, 0.46), _colors.DARK_WOOD),
+            (grid.disc(0.66, 0.38, 0.16) & grid.disc(0.6, 0.2, 0.16), _colors.LEAF),
         ),
     ),
 }
@@ -92,11 +89,11 @@ _TILES = {
 _SHOWN_TILES = _TILES | {
     "/": grid.Tile(
         "open door",
-        grid.WALL,
-        ((_ARCH, grid.FLOOR), (_ARCH & grid.box(0, 0, 0.34, 1), _LIGHT_WOOD)),
+        _colors.WALL,
+        ((_ARCH, _colors.FLOOR), (_ARCH & grid.box(0, 0, 0.34, 1), _colors.LIGHT_WOOD)),
     )
 }
-_CARRIED_KEY: grid.Layer = (_key_mask(0.516, 0.48, 0.5), grid.INK)
+_CARRIED_KEY: grid.Layer = (_key_mask(0.516, 0.48, 0.5), _colors.INK)
 
 
 class KeyDoorTreasure(grid.GridWorld):

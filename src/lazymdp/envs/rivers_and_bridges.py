@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp import _colors
 from lazymdp.envs import grid
 
 _LAYOUT = """
@@ -15,32 +16,31 @@ _LAYOUT = """
     ...~...~...~...
 """
 _ENTERING_REWARDS = {"~": -100.0, "G": 1.0}
-_RAIL = (122, 84, 48)
 _TILES = {
     "S": grid.START_TILE,
     ".": grid.Tile("floor"),
     "~": grid.Tile(
         "river",
-        grid.RIVER,
-        ((grid.wave(0.32, 0.05, 0.06) | grid.wave(0.72, 0.05, 0.06), (140, 184, 226)),),
+        _colors.DEEP_WATER,
+        ((grid.wave(0.32, 0.05, 0.06) | grid.wave(0.72, 0.05, 0.06), _colors.WATER),),
     ),
     "=": grid.Tile(
         "bridge",
-        grid.RIVER,
+        _colors.DEEP_WATER,
         (
-            (grid.box(0, 0.12, 1, 0.9), grid.PLANK),
+            (grid.box(0, 0.12, 1, 0.9), _colors.BRIDGE),
             (
                 np.logical_or.reduce([grid.box(x, 0.12, x + 0.03, 0.9) for x in (0.2, 0.4, 0.6, 0.8)]),
-                (176, 142, 98),
+                _colors.PLANK_GAP,
             ),
-            (grid.box(0, 0.12, 1, 0.21) | grid.box(0, 0.81, 1, 0.9), _RAIL),
+            (grid.box(0, 0.12, 1, 0.21) | grid.box(0, 0.81, 1, 0.9), _colors.RAIL),
         ),
     ),
     "G": grid.Tile(
         "goal",
         layers=(
-            (grid.pennant(0.34, 0.34, 0.5, 0.4), (34, 128, 76)),
-            (grid.box(0.29, 0.14, 0.35, 0.86) | grid.box(0.17, 0.82, 0.47, 0.89), grid.INK),
+            (grid.pennant(0.34, 0.34, 0.5, 0.4), _colors.FLAG),
+            (grid.box(0.29, 0.14, 0.35, 0.86) | grid.box(0.17, 0.82, 0.47, 0.89), _colors.INK),
         ),
     ),
 }

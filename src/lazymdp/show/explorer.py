@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._colors import CONTROL, LAZY, WALL, WATER
+from lazymdp._colors import DARK_THEME, LIGHT_THEME, VALUE_STOPS, css_variables
 from lazymdp.exact.path import EtaPath
 from lazymdp.show.grid_maps import GridWorld
 from lazymdp.show.style import CONTROL_SCALE
@@ -48,10 +48,8 @@ def explorer(path: EtaPath, *, world: GridWorld | None = None, title: str | None
     heading = "Lazy-MDP explorer" if title is None else title
     parts = {
         "TITLE": html.escape(heading).encode("ascii", "xmlcharrefreplace").decode(),
-        "CONTROL": CONTROL,
-        "LAZY": LAZY,
-        "WALL": WALL,
-        "WATER": WATER,
+        "LIGHT": css_variables(LIGHT_THEME),
+        "DARK": css_variables(DARK_THEME),
         "DATA": json.dumps(_data(path, world, heading), allow_nan=False).replace("<", "\\u003c"),
         "CSS": _asset("explorer.css"),
         "PATH_JS": _asset("path.js"),
@@ -109,7 +107,8 @@ def _data(path: EtaPath, world: GridWorld | None, title: str) -> dict[str, Any]:
         "absorbing": _packed(mdp.absorbing, "u1"),
         "startState": int(np.argmax(mdp.start)),
         "world": None if world is None else _world(world),
-        "scale": [to_hex(CONTROL_SCALE(part)) for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        "controlColors": [to_hex(CONTROL_SCALE(part)) for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        "valueColors": VALUE_STOPS,
     }
 
 

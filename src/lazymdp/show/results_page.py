@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from lazymdp._colors import CONTROL
+from lazymdp._colors import DARK_THEME, LIGHT_THEME, css_variables
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,25 @@ class Section:
 
 
 _STYLE = f"""
-:root {{ --paper: #ffffff; --ink: #202124; --faint: #5f6368; --line: #e2e4e8; --control: {CONTROL}; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --paper: #17181b; --ink: #e8eaed; --faint: #9aa0a6; --line: #34373c; }}
-}}
+:root {{ {css_variables(LIGHT_THEME)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {css_variables(DARK_THEME)} }} }}
 * {{ box-sizing: border-box; }}
-body {{ margin: 0 auto; max-width: 72rem; padding: 1.5rem 1rem 4rem; background: var(--paper); color: var(--ink);
+body {{ margin: 0 auto; max-width: 72rem; padding: 1.5rem 1rem 4rem; background: var(--bg); color: var(--ink);
   font: 16px/1.55 system-ui, sans-serif; }}
 h1 {{ font-size: 1.7rem; margin: 0.5rem 0; }}
-h2 {{ font-size: 1.2rem; margin: 3rem 0 0.5rem; padding-top: 1rem; border-top: 1px solid var(--line); }}
+h2 {{ font-size: 1.2rem; margin: 3rem 0 0.5rem; padding-top: 1rem; border-top: 1px solid var(--rule); }}
 a {{ color: inherit; text-decoration-color: var(--control); text-underline-offset: 0.2em; }}
 figure {{ margin: 1rem 0; }}
-figure a {{ display: block; background: #ffffff; border: 1px solid var(--line); border-radius: 6px; padding: 0.75rem; }}
+figure a {{ display: block; background: white; border: 1px solid var(--rule); border-radius: 6px; padding: 0.75rem; }}
 figure img {{ display: block; max-width: 100%; height: auto; margin: 0 auto; }}
-figcaption, .made {{ color: var(--faint); font-size: 0.9rem; margin-top: 0.5rem; overflow-wrap: anywhere; }}
+figcaption, .made {{ color: var(--muted); font-size: 0.9rem; margin-top: 0.5rem; overflow-wrap: anywhere; }}
 .claims {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; width: 100%; font-size: 0.92rem; }}
 th, td {{ text-align: left; vertical-align: top; padding: 0.35rem 0.8rem 0.35rem 0;
-  border-bottom: 1px solid var(--line); }}
-th {{ color: var(--faint); font-weight: 500; }}
+  border-bottom: 1px solid var(--rule); }}
+th {{ color: var(--muted); font-weight: 500; }}
 td:last-child, th:last-child {{ white-space: nowrap; padding-right: 0; }}
-.no {{ color: #c5221f; font-weight: 700; }}
+.no {{ color: var(--wrong); font-weight: 700; }}
 nav ul {{ padding-left: 1.2rem; }}
 code {{ font-family: ui-monospace, monospace; font-size: 0.92em; }}
 """

@@ -112,12 +112,11 @@
   // ---- The map -----------------------------------------------------------------------------------------------------
 
   const ARROWS = { up: [-1, 0], right: [0, 1], down: [1, 0], left: [0, -1] };
-  const BLUES = ["#f1f5f9", "#c3d1e0", "#8aa5c2", "#4d7199", "#1d3f66"];
   const MODES = {
     policy: { label: "Policy" },
-    gap: { label: "Lazy-gap", of: (s) => now.gap[s], colors: data.scale, fromZero: true },
-    critical: { label: "Critical \u03b7", of: (s) => criticalEta[s], colors: data.scale, fromZero: true },
-    value: { label: "Value", of: (s) => now.value[s], colors: BLUES, fromZero: false },
+    gap: { label: "Lazy-gap", of: (s) => now.gap[s], colors: data.controlColors, fromZero: true },
+    critical: { label: "Critical \u03b7", of: (s) => criticalEta[s], colors: data.controlColors, fromZero: true },
+    value: { label: "Value", of: (s) => now.value[s], colors: data.valueColors, fromZero: false },
   };
   const cells = []; // [state] the button that stands for it
   let cellAt = []; // [layer][row][column] the same buttons
