@@ -82,6 +82,20 @@ def test_importing_does_not_draw():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_it_can_be_imported_on_windows():
+    """It needs no module and no function that only POSIX systems have."""
+    code = """
+import os, signal, sys
+sys.modules.update(dict.fromkeys(["fcntl", "grp", "pwd", "resource", "termios"]))
+import concurrent.futures, multiprocessing, subprocess  # the standard library looks the missing functions up once
+for module, names in ((os, "fork register_at_fork sched_getaffinity killpg"), (signal, "SIGKILL SIGHUP SIGSTOP")):
+    for name in names.split():
+        delattr(module, name)
+import lazymdp, lazymdp.learn, lazymdp.cli.main, lazymdp.show
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_every_public_name_exists_and_is_documented():
     for name in lz.__all__:
         assert getattr(lz, name).__doc__, name

@@ -1,17 +1,22 @@
-"""Writing files in one step: a crash or an interruption leaves the old file, or none, never half of one. Locks."""
+"""Files that are never half written, and locks between processes."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives a temporary name beside `path` to write to; renamed to `path` at the end, removed after an error."""
+    """Yields a temporary path beside `path`, and renames that file to `path` at the end.
+
+    A crash or an interruption leaves the old file at `path`, or none, but never a part of the new one. After an
+    exception the temporary file is removed.
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}.")
@@ -20,9 +25,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part{target.suffix}")
     try:
         yield temporary
+        with open(temporary, "r+b") as written:  # a power failure after the rename must not leave an empty file
+            os.fsync(written.fileno())
         mask = os.umask(0)
         os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # as any file that is written: some libraries hide theirs from others
+        temporary.chmod(0o666 & ~mask)  # the usual permissions: some libraries write files only the owner can read
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -30,19 +37,28 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes `text` to `path` in one step."""
+    """Writes `text` to `path` as `replacing` does: all of it or nothing."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def locked(path: str | os.PathLike[str], *, wait: bool) -> Iterator[None]:
-    """Holds the lock of a file that nobody replaces; it ends with the process, however that ends.
+    """Holds an exclusive lock; the operating system releases it when the process ends, even if it is killed.
 
     Args:
-        path: Of the file, made if it is not there.
-        wait: For another process that holds it, or else `BlockingIOError`.
+        path: The lock file, created if it does not exist. It must not be replaced or deleted while processes use it.
+        wait: Whether to wait for another process that holds the lock.
+
+    Raises:
+        BlockingIOError: Another process holds the lock, and `wait` is False.
     """
-    with open(path, "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=wait)
+    except Timeout as error:
+        raise BlockingIOError(f"{path} is locked by another process.") from error
+    try:
         yield
+    finally:
+        lock.release()
