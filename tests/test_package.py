@@ -1,6 +1,7 @@
 """The package as a whole: the direction of its imports, what importing costs, the README."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -101,6 +102,19 @@ def test_every_public_name_exists_and_is_documented():
         assert getattr(lz, name).__doc__, name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lz.nothing
+
+
+def test_dir_shows_public_names_only():
+    assert sorted(dir(lz)) == sorted([*lz.__all__, "__version__"])
+    for package in (lz, lz.envs, lz.learn, lz.show):
+        public = set(dir(package)) - {"__version__"}
+        assert set(package.__all__) <= public
+        assert not [name for name in public if name.startswith("_")]
+        for thing in (getattr(package, name) for name in public):
+            if inspect.ismodule(thing):
+                assert thing.__name__.startswith("lazymdp."), thing
+            elif inspect.isclass(thing) or inspect.isfunction(thing):
+                assert thing.__module__.startswith("lazymdp."), thing
 
 
 def test_a_missing_extra_names_the_line_that_installs_it():

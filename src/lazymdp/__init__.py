@@ -1,13 +1,14 @@
 """lazymdp tells you *when to act*.
 
-A lazy-MDP takes a decision problem, adds one action, *lazy*, that hands the step to a default policy, and charges a
-price eta whenever the agent acts itself. The optimal agent takes control only where it pays.
+A lazy-MDP adds one action to a decision problem, *lazy*, which leaves the step to a default policy, and charges a price
+eta for every step on which the agent takes control. The optimal agent takes control only where that is worth the price.
 """
 
 from typing import Any
 
 from lazymdp import envs as envs
 from lazymdp import learn as learn
+from lazymdp import measure as measure
 from lazymdp.defaults.protocol import DefaultPolicy, Mixture
 from lazymdp.exact import policies as policies
 from lazymdp.exact.eta_bounds import EtaMinTheorem, eta_max, eta_min, eta_min_theorem
@@ -50,6 +51,7 @@ __all__ = [
     "lazy_frequency",
     "lazy_gap",
     "learn",
+    "measure",
     "policies",
     "show",
     "solve",
@@ -57,8 +59,12 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
-    """Loads `lazymdp.show` on first use, so that importing the library does not import matplotlib."""
+    """Imports `lazymdp.show` on first use, so that importing the library does not import matplotlib."""
     if name == "show":
         import importlib
 

@@ -1,4 +1,4 @@
-"""The paper's two grid worlds, as Gymnasium environments that carry their own model `P`.
+"""The paper's two grid worlds, as Gymnasium environments with a transition table `P`.
 
 Importing this package registers both, so that `gymnasium.make` finds them by id.
 """
@@ -9,6 +9,11 @@ from lazymdp.envs.key_door_treasure import KeyDoorTreasure
 from lazymdp.envs.rivers_and_bridges import RiversAndBridges
 
 __all__ = ["KeyDoorTreasure", "RiversAndBridges"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 # Entry points are strings, not classes, so that `env.spec.to_json()` works.
 gym.register(

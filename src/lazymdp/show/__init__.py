@@ -1,4 +1,4 @@
-"""Pictures and pages: functions that take data, draw, and return what they drew. Nothing is solved here."""
+"""Pictures and pages. Each function takes data and returns what it drew; none of them solves anything."""
 
 from lazymdp._colors import CONTROL, LAZY
 from lazymdp.show.curves import Frontier, frequency_curve, path_curves, score_curves
@@ -21,3 +21,7 @@ __all__ = [
     "styled",
     "world_map",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
