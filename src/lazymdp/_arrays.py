@@ -1,4 +1,7 @@
-"""What arrives from outside, as arrays the library can rely on: real numbers, in one sparse form, never repaired."""
+"""Checks that turn a caller's input into arrays the library can rely on, and sampling from rows of probabilities.
+
+Input is checked and converted to one form, but never repaired: what is wrong raises an error.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,23 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 SUM_TOLERANCE = 1e-8
-"""How far from 1 a row of probabilities may sum; rounding stays far below it, a typing error far above."""
+"""Largest difference from 1 of the sum of a row of probabilities: far above rounding, far below a typing error."""
 
 LARGEST = 1e100
-"""Largest size of a reward or a price: beyond it, values and their products would overflow."""
+"""Largest absolute value of a reward or a price. Beyond it, values and their products could overflow."""
 
 _SHARED_FROM = 16 * 2**20
-"""Bytes from which an array that fits is shared with the caller instead of copied."""
+"""Size in bytes from which an array that needs no conversion is shared with the caller instead of copied."""
 
 
 def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    """Values as a contiguous array of doubles; masked and complex arrays raise.
+    """Converts values to a contiguous array of doubles; masked and complex arrays raise an error.
 
-    The array is the caller's own only where it is large and fits as it is.
+    Large arrays that need no conversion are shared with the caller, all others are copied.
+
+    Args:
+        values: The array.
+        what: The plural name of the values in error messages.
     """
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{what} are a masked array: fill in the masked entries first.")
@@ -36,7 +43,7 @@ def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
 
 
 def check_gamma(gamma: float) -> float:
-    """The discount as a float between 0 and 1."""
+    """Returns the discount as a float, and raises an error if it is not between 0 and 1."""
     if (not np.isscalar(gamma) and np.ndim(gamma) != 0) or gamma is None:
         raise ValueError(f"gamma is {gamma!r}, expected a number between 0 and 1.")
     value = float(gamma)
@@ -46,7 +53,7 @@ def check_gamma(gamma: float) -> float:
 
 
 def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:
-    """Names as a tuple of the right length, or None."""
+    """Returns the names as a tuple, and raises an error if there are not `count` of them. None stays None."""
     if names is None:
         return None
     if isinstance(names, str):
@@ -57,7 +64,10 @@ def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str
 
 
 def transition_rows(transitions: Any) -> sp.csr_array:
-    """Any of the three forms as one canonical sparse `[S*A, S]`; arrays that fit are shared, not copied."""
+    """Converts transitions to one canonical sparse `[S*A, S]` matrix; the class `MDP` lists the accepted forms.
+
+    Sparse arrays that need no conversion are shared with the caller, not copied.
+    """
     if sp.issparse(transitions):
         matrix = transitions
     elif isinstance(transitions, list | tuple) and len(transitions) and sp.issparse(transitions[0]):
@@ -79,7 +89,7 @@ def transition_rows(transitions: Any) -> sp.csr_array:
         raise ValueError(f"transitions are of type {matrix.dtype}, expected real numbers.")
     given = sp.csr_array(matrix, dtype=np.float64)
     _check_places(given)
-    # Views: our arrays become read-only, the caller's stay as they are.
+    # Views, because the model makes its arrays read-only: the caller's must stay writeable.
     rows = sp.csr_array((given.data.view(), given.indices.view(), given.indptr.view()), shape=given.shape)
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -93,7 +103,7 @@ def transition_rows(transitions: Any) -> sp.csr_array:
 
 
 def _check_places(matrix: sp.csr_array) -> None:
-    """Refuses next states that do not exist: compiled code would read beyond its arrays."""
+    """Raises an error if a next state does not exist: compiled code would read outside its arrays."""
     ends = matrix.indptr
     if ends[0] != 0 or ends[-1] > matrix.indices.size or (np.diff(ends) < 0).any():
         raise ValueError("transitions are not a valid sparse matrix: its row ends do not increase from 0 to its size.")
@@ -109,6 +119,7 @@ def _check_places(matrix: sp.csr_array) -> None:
 
 
 def _interleave(matrices: Sequence[Any]) -> sp.csr_array:
+    """Joins A sparse `[S, S]` matrices into one `[S*A, S]`, with the actions of a state next to each other."""
     n_states = matrices[0].shape[1]
     for action, matrix in enumerate(matrices):
         if matrix.shape != (n_states, n_states):
@@ -118,3 +129,21 @@ def _interleave(matrices: Sequence[Any]) -> sp.csr_array:
     stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in matrices]))
     order = np.arange(n_states * len(matrices)).reshape(len(matrices), n_states).T.ravel()
     return stacked[order]
+
+
+def sample_rows(probabilities: ArrayLike, uniforms: ArrayLike) -> NDArray[np.int64]:
+    """Samples one index from each row of probabilities by inverting its cumulative distribution.
+
+    Each row is divided by its sum, so that rounding can neither leave a gap at the end of the distribution nor give
+    weight to an index with probability 0: such an index is never returned.
+
+    Args:
+        probabilities: `[..., A]` probabilities; each row has a positive sum.
+        uniforms: `[...]` random numbers in `[0, 1)`, one per sample.
+
+    Returns:
+        `[...]` indices from 0 to A - 1.
+    """
+    cumulative = np.cumsum(probabilities, axis=-1, dtype=np.float64)
+    cumulative /= cumulative[..., -1:]  # the last entry is now exactly 1, above every uniform number
+    return (np.asarray(uniforms)[..., None] >= cumulative).sum(axis=-1)

@@ -15,6 +15,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from lazymdp._arrays import sample_rows
+
 Actions = NDArray[np.int64]
 """`[B]`, numbered as the environment numbers them, from `action_space.start`."""
 
@@ -78,10 +80,8 @@ def bounds(action_space: spaces.Discrete) -> tuple[int, int]:
 
 
 def draw(rows: Probabilities, rng: np.random.Generator, action_space: spaces.Discrete) -> Actions:
-    """One action per row of probabilities, by inverting the cumulative sums: one random number per row."""
-    below = rows.cumsum(axis=1)
-    below /= below[:, -1:]  # the last is now exactly 1, above every random number
-    return (rng.random(len(rows))[:, None] >= below).sum(axis=1) + int(action_space.start)
+    """Samples one action per row of probabilities, with one random number each."""
+    return sample_rows(rows, rng.random(len(rows))) + int(action_space.start)
 
 
 def one_hot(actions: Actions, action_space: spaces.Discrete) -> Probabilities:

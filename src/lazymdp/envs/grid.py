@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp import _colors
+from lazymdp._arrays import sample_rows
 
 # --- The map -------------------------------------------------------------------------------------
 
@@ -170,9 +171,8 @@ class GridWorld(gym.Env[int, int]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Starts an episode in a state sampled from `initial_state_distrib`; has no options."""
         super().reset(seed=seed)
-        distribution = self.initial_state_distrib
-        self.s = int(self.np_random.choice(len(distribution), p=distribution))
-        return self.s, {"prob": float(distribution[self.s])}
+        self.s = int(sample_rows(self.initial_state_distrib, self.np_random.random()))
+        return self.s, {"prob": float(self.initial_state_distrib[self.s])}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         """Moves; at an absorbing state, stays there."""
