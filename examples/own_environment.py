@@ -39,7 +39,7 @@ def play(env: lz.LazyAction[Observation], threshold: float) -> tuple[float, floa
             choice = balancing(observation) if abs(observation[3]) > threshold else env.lazy_action
             observation, _, terminated, truncated, info = env.step(choice)
             controls, done = controls + info["took_control"], terminated or truncated
-        episodes.append((info["base_return"], controls, info["control_frequency"]))
+        episodes.append((info["base_return"], controls, info["control_rate"]))
     return tuple(np.mean(episodes, axis=0).tolist())
 
 

@@ -55,11 +55,11 @@ class Play:
 
     Attributes:
         base_return: Mean over the episodes; the price is not subtracted.
-        control_frequency: Mean over the episodes of the share of steps under control.
+        control_rate: Mean over the episodes of the share of steps under control.
     """
 
     base_return: float
-    control_frequency: float
+    control_rate: float
 
 
 def half_trained(steps: int = 6144, seed: int = 0) -> Any:
@@ -74,7 +74,7 @@ def train(algorithm: str, default_policy: Any, eta: float, seed: int = 0) -> Any
         lambda: LazyAction(gym.make(WORLD), default_policy, eta),
         ENVS,
         seed=seed,
-        monitor_kwargs={"info_keywords": ("control_frequency", "base_return")},
+        monitor_kwargs={"info_keywords": ("control_rate", "base_return")},
     )
     learner, settings = {"DQN": (DQN, DQN_SETTINGS), "PPO": (PPO, PPO_SETTINGS)}[algorithm]
     return learner("MlpPolicy", venv, seed=seed, device="cpu", **settings).learn(STEPS[algorithm])
@@ -90,15 +90,15 @@ def play(choose: Callable[[NDArray[Any]], NDArray[Any]], default_policy: Any, se
     """
     venv = LazyVectorAction(gym.make_vec(WORLD, num_envs=EPISODES, vectorization_mode="sync"), default_policy)
     observations, _ = venv.reset(seed=seed)
-    returns, frequencies = np.full(EPISODES, np.nan), np.full(EPISODES, np.nan)
+    returns, rates = np.full(EPISODES, np.nan), np.full(EPISODES, np.nan)
     while np.isnan(returns).any():
         observations, _, _, _, infos = venv.step(choose(observations))
         first_end = infos.get("_base_return", np.zeros(EPISODES, dtype=bool)) & np.isnan(returns)
         if first_end.any():
             returns[first_end] = infos["base_return"][first_end]
-            frequencies[first_end] = infos["control_frequency"][first_end]
+            rates[first_end] = infos["control_rate"][first_end]
     venv.close()
-    return Play(float(returns.mean()), float(frequencies.mean()))
+    return Play(float(returns.mean()), float(rates.mean()))
 
 
 def lazy_always(observations: NDArray[Any]) -> NDArray[np.int64]:
@@ -120,7 +120,7 @@ def main() -> None:
                 found = play(greedy(train(algorithm, default_policy, eta)), default_policy)
                 print(
                     f"  {algorithm}, eta {eta:<4}: returns {found.base_return:3.0f}, "
-                    f"in control of {found.control_frequency:4.0%} of the steps"
+                    f"in control of {found.control_rate:4.0%} of the steps"
                 )
 
 

@@ -110,7 +110,7 @@ def test_a_model_of_another_world_is_refused(half_trained):
 
 def test_stable_baselines_checks_monitors_and_sets_the_price():
     check_env(LazyAction(gym.make("CartPole-v1"), "uniform", 0.1))
-    keywords = ("control_frequency", "base_return")
+    keywords = ("control_rate", "base_return")
     venv = make_vec_env(
         lambda: LazyAction(gym.make("CartPole-v1"), "uniform", 0.25),
         2,
@@ -121,7 +121,7 @@ def test_stable_baselines_checks_monitors_and_sets_the_price():
     info = {}
     while "episode" not in info:  # the first environment is always in control
         _, _, _, (info, _) = venv.step(np.array([0, LAZY]))
-    assert info["episode"]["control_frequency"] == info["control_frequency"] == 1.0
+    assert info["episode"]["control_rate"] == info["control_rate"] == 1.0
     assert info["episode"]["base_return"] == info["base_return"]
     assert info["episode"]["r"] == pytest.approx(0.75 * info["base_return"])
     venv.env_method("set_eta", 0.5)
@@ -137,7 +137,7 @@ def test_control_falls_with_the_price_and_the_return_beats_the_default(example, 
     alone = example.play(example.lazy_always, policy)
     cheap, dear = (example.play(example.greedy(example.train(algorithm, policy, eta)), policy) for eta in example.ETAS)
     print(f"{algorithm} on {default}: {alone=}, {cheap=}, {dear=}")
-    assert alone.control_frequency == 0.0
-    assert dear.control_frequency < cheap.control_frequency
+    assert alone.control_rate == 0.0
+    assert dear.control_rate < cheap.control_rate
     assert cheap.base_return > 1.2 * alone.base_return
     assert dear.base_return > 1.2 * alone.base_return

@@ -18,7 +18,7 @@ from lazymdp.wrappers.lazy_action import LazyAction
 
 LAZY = 5
 STEP_KEYS = {"took_control", "base_action", "base_reward", "control_cost"}
-END_KEYS = {"control_frequency", "base_return"}
+END_KEYS = {"control_rate", "base_return"}
 
 
 def play(env, choices, seed=0):
@@ -57,7 +57,7 @@ def test_control_costs_and_laziness_does_not():
     assert [info["base_action"] for info in infos] == [2, 4, 3, 4, 4]
     assert [info["base_reward"] for info in infos] == [20.0, 40.0, 30.0, 40.0, 40.0]
     assert [info["control_cost"] for info in infos] == [-0.5, 0.0, -0.5, 0.0, 0.0]
-    assert infos[-1]["control_frequency"] == 0.4
+    assert infos[-1]["control_rate"] == 0.4
     assert infos[-1]["base_return"] == 170.0
 
 
@@ -74,9 +74,9 @@ def test_the_information_is_what_the_documentation_says_in_plain_types():
 
 def test_each_episode_is_counted_anew_and_truncation_ends_one():
     env = LazyAction(gym.wrappers.TimeLimit(EchoEnv(), 2), 4)
-    assert play(env, [2, LAZY])[1][-1]["control_frequency"] == 0.5
+    assert play(env, [2, LAZY])[1][-1]["control_rate"] == 0.5
     assert play(env, [LAZY, LAZY])[1][-1]["base_return"] == 80.0
-    assert play(env, [LAZY, 3])[1][-1]["control_frequency"] == 0.5
+    assert play(env, [LAZY, 3])[1][-1]["control_rate"] == 0.5
 
 
 def test_repeat_forgets_the_last_episode():
@@ -195,7 +195,7 @@ def test_masks_pass_through_with_the_lazy_action_allowed():
 def test_a_mask_of_another_length_is_refused():
     base = MaskedEchoEnv()
     base.action_space = spaces.Discrete(4)
-    with pytest.raises(ValueError, match=r"action mask has shape \(3,\), expected its last to be 4"):
+    with pytest.raises(ValueError, match=r"action mask has shape \(3,\), expected 4 entries along its last axis"):
         LazyAction(base).reset()
 
 
@@ -293,10 +293,10 @@ def sampled_returns(env, cumulative, gamma, episodes):
     for _ in range(episodes):
         state, _ = env.reset()
         discount, total, base, cost = 1.0, 0.0, 0.0, 0.0
-        ended = False
-        while not ended and discount > 1e-7:
+        terminated = False
+        while not terminated and discount > 1e-7:
             choice = int(np.searchsorted(cumulative[state], rng.random() * cumulative[state, -1], side="right"))
-            state, reward, ended, _, info = env.step(choice)
+            state, reward, terminated, _, info = env.step(choice)
             total += discount * reward
             base += discount * info["base_reward"]
             cost += discount * info["control_cost"]

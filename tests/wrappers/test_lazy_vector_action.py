@@ -16,7 +16,7 @@ from lazymdp.wrappers.lazy_vector_action import LazyVectorAction
 LAZY = 5
 LENGTHS = (2, 3, 9)
 STEP_KEYS = ("took_control", "base_action", "base_reward", "control_cost")
-END_KEYS = ("control_frequency", "base_return")
+END_KEYS = ("control_rate", "base_return")
 
 
 def echoes(mode=AutoresetMode.NEXT_STEP, kind=SyncVectorEnv, lengths=LENGTHS, **settings):
@@ -99,11 +99,11 @@ def test_next_step_resets_are_not_charged_and_do_not_ask():
     assert [info["took_control"][0] for info in infos] == [True, True, False, False, False, False]
     assert [info["control_cost"][0] for info in infos] == [-0.5, -0.5, 0.0, 0.0, 0.0, 0.0]
     assert [len(call) for call in default.calls] == [1, 1, 1, 2, 2, 1]
-    assert infos[1]["control_frequency"][0] == 1.0
-    assert infos[1]["_control_frequency"].tolist() == [True, False]
-    assert infos[4]["control_frequency"][0] == 0.0
+    assert infos[1]["control_rate"][0] == 1.0
+    assert infos[1]["_control_rate"].tolist() == [True, False]
+    assert infos[4]["control_rate"][0] == 0.0
     assert infos[4]["base_return"][0] == 80.0
-    assert "control_frequency" not in infos[2]
+    assert "control_rate" not in infos[2]
     # The terminal observation (2 steps made) is never shown to the default.
     assert [call[0][1] for call in default.calls if len(call) == 2] == [0.0, 1.0]
 
@@ -114,13 +114,13 @@ def test_same_step_resets_begin_anew_at_once():
     venv.reset(seed=0)
     venv.step([3, LAZY])
     *_, infos = venv.step([LAZY, LAZY])
-    assert infos["final_info"]["control_frequency"][0] == 0.5
+    assert infos["final_info"]["control_rate"][0] == 0.5
     assert infos["final_info"]["base_return"][0] == 70.0
     assert infos["final_info"]["_took_control"].tolist() == [True, False]
     assert infos["final_info"]["echo"][0] == 4
     *_, infos = venv.step([LAZY, LAZY])
     *_, infos = venv.step([LAZY, 3])
-    assert infos["final_info"]["control_frequency"][0] == 0.0
+    assert infos["final_info"]["control_rate"][0] == 0.0
     assert [call[0][1] for call in default.calls] == [0.0, 1.0, 0.0, 1.0]
     assert len(default.calls[-1]) == 1
 
@@ -131,7 +131,7 @@ def test_the_caller_resets_when_autoreset_is_disabled():
     venv.reset(seed=0)
     venv.step([3, LAZY])
     *_, infos = venv.step([3, LAZY])
-    assert infos["control_frequency"].tolist() == [1.0, 0.0]
+    assert infos["control_rate"].tolist() == [1.0, 0.0]
     venv.set_eta(2.0)
     assert venv.eta.tolist() == [2.0, 0.5]
     venv.reset(options={"reset_mask": np.array([True, False])})
@@ -143,7 +143,7 @@ def test_the_caller_resets_when_autoreset_is_disabled():
         venv.step([3, 3])
     venv.reset(options={"reset_mask": np.array([True, False])})
     *_, infos = venv.step([LAZY, 3])
-    assert infos["control_frequency"].tolist() == [0.0, 7 / 9]
+    assert infos["control_rate"].tolist() == [0.0, 7 / 9]
 
 
 def test_repeat_starts_each_episode_from_the_noop():
@@ -308,9 +308,9 @@ def test_atari_vector_env(mode):
         if (terminated | truncated).any():
             ends += 1
             place = infos["final_info"] if mode is AutoresetMode.SAME_STEP else infos
-            np.testing.assert_array_equal(place["_control_frequency"], terminated | truncated)
-            assert place["control_frequency"][2] == 0.0
-            assert 0.4 <= place["control_frequency"][0] <= 0.6
+            np.testing.assert_array_equal(place["_control_rate"], terminated | truncated)
+            assert place["control_rate"][2] == 0.0
+            assert 0.4 <= place["control_rate"][0] <= 0.6
     assert ends >= 3
     assert infos["_took_control"].all() or mode is AutoresetMode.NEXT_STEP
     venv.close()

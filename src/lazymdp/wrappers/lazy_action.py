@@ -1,7 +1,7 @@
-"""The lazy-MDP of Section 3, sampled: any Gymnasium environment gets one more action that lets a default policy act.
+"""The lazy-MDP of Section 3 for environments: one more action, which lets a default policy act.
 
-`LazyMDP` is the same transform on a model. Here nothing is known but `reset` and `step`, and any learner that can
-handle a `Discrete` action space learns when to take control.
+`LazyMDP` is the same transform of a known model. This wrapper needs nothing but `reset` and `step`, and any learner
+that can handle a `Discrete` action space can learn in it when to take control.
 """
 
 from __future__ import annotations
@@ -20,42 +20,44 @@ from lazymdp.lazy import check_eta
 ObsType = TypeVar("ObsType")
 
 STREAM = int.from_bytes(b"lazy")
-"""Joined to the seed, so that the default's random numbers are not those of the base environment."""
+"""Added to the seed, so that the default policy does not use the random numbers of the base environment."""
 
 
 class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstructorArgs):
-    """Adds the lazy action, the last one: it lets the default policy act. Any other action costs `eta`.
+    """Adds the lazy action, which lets the default policy act; every other action costs `eta`.
 
     ## Spaces
 
-    A `Discrete(n, start)` action space becomes `Discrete(n + 1, start)`; `lazy_action` is `start + n`. Observations
-    are untouched. Action masks (`action_masks()`, `info["action_mask"]`) pass through with the lazy action allowed.
+    A `Discrete(n, start)` action space becomes `Discrete(n + 1, start)`, and the lazy action is the last one,
+    `start + n`. The observation space does not change. Action masks (`action_masks()`, `info["action_mask"]`) are
+    extended: the lazy action is always allowed.
 
     ## Rewards
 
-    The base reward, less `eta` if the agent took control: `base_reward + control_cost`.
+    The reward of the base environment, minus `eta` if the agent took control: `base_reward + control_cost`.
 
     ## Information
 
-    Every step: `took_control` (bool), `base_action` (int, the action executed), `base_reward` (float, the price not
-    subtracted) and `control_cost` (float, `-eta` or 0: as in the paper, a cost is negative). The last step of an
-    episode also: `control_frequency` (float, the share of its steps under control) and `base_return` (float, the
-    undiscounted sum of its base rewards).
+    Every step returns `took_control` (bool), `base_action` (int, the executed action), `base_reward` (float, the
+    reward without the price) and `control_cost` (float, `-eta` or 0; as in the paper, a cost is negative). The last
+    step of an episode also returns `control_rate` (float, the share of its steps in control) and `base_return`
+    (float, the undiscounted sum of its base rewards).
 
     ## Randomness
 
-    The default draws from a generator of its own, seeded by `reset(seed=)`. The base environment sees the same noise
-    with and without this wrapper.
+    The default policy draws from a generator of its own, which `reset(seed=)` seeds. The random numbers of the base
+    environment are the same with and without this wrapper.
 
     Args:
         env: An environment with a `Discrete` action space.
-        default_policy: What acts when the agent is lazy; `lazymdp.defaults.protocol` lists the forms.
-        eta: Price of one step of control, any finite number; negative is a bonus for acting.
+        default_policy: The policy that acts when the agent is lazy; `lazymdp.defaults.protocol` lists the accepted
+            forms.
+        eta: Price of one step in control: any finite number. A negative price is a bonus for taking control.
 
     Attributes:
-        lazy_action: The lazy action.
-        default: The default as a `DefaultPolicy`.
-        eta: The price in force. `set_eta` changes it.
+        lazy_action: Index of the lazy action.
+        default_policy: The default policy as a `DefaultPolicy`.
+        eta: The price of the current episode. `set_eta` changes it.
 
     Example:
         >>> env = LazyAction(gym.make("FrozenLake-v1", is_slippery=False), default_policy=1, eta=0.25)
@@ -69,7 +71,7 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
     """
 
     def __init__(self, env: gym.Env[ObsType, Any], default_policy: Any = "uniform", eta: float = 0.1) -> None:
-        # Not copied: a default may hold a network.
+        # The recorded arguments are not copied, because a default policy may hold a network.
         gym.utils.RecordConstructorArgs.__init__(self, default_policy=default_policy, eta=eta, _disable_deepcopy=True)
         super().__init__(env)
         self._base_space = check_discrete(env.action_space)
@@ -79,14 +81,16 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
             env.get_wrapper_attr("get_action_meanings")() if env.has_wrapper_attr("get_action_meanings") else None
         )
         self._noop = noop_action(self._base_space, meanings)
-        self.default = make_default(default_policy, self._base_space, env.observation_space, self._noop, batched=False)
+        self.default_policy = make_default(
+            default_policy, self._base_space, env.observation_space, self._noop, batched=False
+        )
         self.eta = self._next_eta = check_eta(eta)
         self._rng = np.random.default_rng()
         self._running = False
         self._mask: NDArray[Any] | None = None
 
     def set_eta(self, eta: float) -> None:
-        """Changes the price. An episode that is running keeps the old one to its end: every episode has one price."""
+        """Sets the price of the following episodes; a running episode keeps its price to its end."""
         self._next_eta = check_eta(eta)
         if not self._running:
             self.eta = self._next_eta
@@ -94,7 +98,7 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ObsType, dict[str, Any]]:
-        """Starts an episode; a seed also seeds the default's generator."""
+        """Starts an episode. A seed also seeds the generator of the default policy."""
         if seed is not None:
             self._rng = np.random.default_rng([STREAM, seed])
         self._observation, info = self.env.reset(seed=seed, options=options)
@@ -106,7 +110,7 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
         return self._observation, self._with_mask(info)
 
     def step(self, action: SupportsIndex) -> tuple[ObsType, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Executes the action, or the default's if it is the lazy one; the class describes `info`."""
+        """Executes `action`, or an action of the default policy if it is the lazy one; the class describes `info`."""
         if not self._running:
             raise gym.error.ResetNeeded("No episode is running: call reset() before step().")
         choice = operator.index(action)
@@ -119,7 +123,7 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
         base_action = choice if took_control else self._default_action()
         self._observation, given, terminated, truncated, info = self.env.step(base_action)
         reward = float(given)
-        cost = 0.0 - self.eta if took_control else 0.0  # 0.0 - eta, as -eta would be -0.0 for a price of 0
+        cost = 0.0 - self.eta if took_control else 0.0  # `0.0 - eta` and not `-eta`, which is -0.0 if eta is 0
         self._last_action = base_action
         self._steps += 1
         self._controls += took_control
@@ -132,11 +136,14 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
         }
         if terminated or truncated:
             self._running = False
-            info |= {"control_frequency": self._controls / self._steps, "base_return": self._base_return}
+            info |= {"control_rate": self._controls / self._steps, "base_return": self._base_return}
         return self._observation, reward + cost, terminated, truncated, info
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """`[n + 1]` which actions are allowed: the base environment's word where it has one, and always lazy."""
+        """Returns `[n + 1]` flags of the allowed actions.
+
+        They are those of the base environment, if it has a mask, and True for the lazy action.
+        """
         if self.env.has_wrapper_attr("action_masks"):
             return extended_mask(self.env.get_wrapper_attr("action_masks")(), self._base_space).astype(bool)
         if self._mask is not None:
@@ -146,9 +153,10 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
     def _default_action(self) -> int:
         batch = batch_of_one(self.env.observation_space, self._observation)
         last, step = np.array([self._last_action]), np.array([self._steps])
-        return int(ask(self.default, batch, self._rng, last, self._base_space, step)[0])
+        return int(ask(self.default_policy, batch, self._rng, last, self._base_space, step)[0])
 
     def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
+        """Returns `info` with the lazy action added to its mask, if it has one, and remembers the mask."""
         self._mask = None
         if "action_mask" not in info:
             return info
@@ -157,27 +165,31 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
 
 
 def check_discrete(space: gym.Space[Any]) -> spaces.Discrete:
-    """A `Discrete` action space; any other is an error."""
+    """Returns the action space, and raises an error if it is not `Discrete`."""
     if not isinstance(space, spaces.Discrete):
-        raise TypeError(f"the action space is {space}, expected Discrete: the lazy action is one more of a list.")
+        raise TypeError(
+            f"the action space is {space}, expected Discrete: the lazy action is added to a finite list of actions."
+        )
     return space
 
 
 def with_lazy_action(space: spaces.Discrete) -> spaces.Discrete:
-    """The space with one action more, the last."""
+    """Returns the space with one more action at its end."""
     return spaces.Discrete(int(space.n) + 1, start=int(space.start))
 
 
 def extended_mask(mask: Any, space: spaces.Discrete) -> NDArray[Any]:
-    """`[..., n]` which actions are allowed, as `[..., n + 1]` with the lazy one allowed."""
+    """Extends a mask `[..., n]` of allowed actions to `[..., n + 1]`, with the lazy action allowed."""
     given = np.asarray(mask)
     if given.shape[-1:] != (space.n,):
-        raise ValueError(f"the action mask has shape {given.shape}, expected its last to be {space.n}: one per action.")
+        raise ValueError(
+            f"the action mask has shape {given.shape}, expected {space.n} entries along its last axis: one per action."
+        )
     return np.concatenate([given, np.ones_like(given[..., :1])], axis=-1)
 
 
 def batch_of_one(space: gym.Space[Any], observation: Any) -> Any:
-    """One observation as a batch, laid out as a vector environment would."""
+    """Returns one observation as a batch of size 1, in the layout of a vector environment."""
     if isinstance(space, spaces.Dict):
         return {key: batch_of_one(part, observation[key]) for key, part in space.items()}
     if isinstance(space, spaces.Tuple):

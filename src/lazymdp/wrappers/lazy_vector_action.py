@@ -1,4 +1,4 @@
-"""`LazyAction` for vector environments: many environments, one call to the default policy per step."""
+"""`LazyAction` for vector environments: many environments, and one call of the default policy per step."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from lazymdp.wrappers.lazy_action import STREAM, check_discrete, extended_mask, 
 
 
 class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.utils.RecordConstructorArgs):
-    """Adds the lazy action, the last one, to each of N environments; `LazyAction` says what it does.
+    """Adds the lazy action to each of N environments, as `LazyAction` does to one.
 
-    The default is asked once per step, for all the environments that are lazy at that step and for no other. What
-    differs from `LazyAction`:
+    The default policy is called once per step, with the observations of the environments that are lazy on that step.
+    The differences from `LazyAction` are:
 
-    * `info` holds arrays `[N]` with a mask `_key` `[N]` each, as Gymnasium's vector environments do.
-    * Autoreset. Under NEXT_STEP, the step after the end of an episode only resets: it costs nothing, does not ask the
-      default, and its mask is False. Under SAME_STEP, the keys of an episode's last step are in `info["final_info"]`
-      as well. Under DISABLED, the caller resets with `options={"reset_mask": ...}`.
-    * A callable as default is given the whole batch.
-    * `reset(seed=)` seeds one generator for all; a list of seeds with a None in it leaves that generator as it is.
+    * `info` holds arrays `[N]`, each with a mask `[N]` under the name `_key`, as in Gymnasium's vector environments.
+    * Autoreset: under NEXT_STEP, the step after the end of an episode only resets. It costs nothing, does not call
+      the default policy, and has False in every mask. Under SAME_STEP, `info["final_info"]` also holds the keys of the
+      last step of the finished episodes. Under DISABLED, the caller resets with `options={"reset_mask": ...}`.
+    * A callable as default policy receives the whole batch of observations.
+    * `reset(seed=)` seeds one generator for all environments. A list of seeds that contains None does not seed it.
 
     Args:
         env: A vector environment with a `Discrete` single action space.
-        default_policy: What acts where the agent is lazy; `lazymdp.defaults.protocol` lists the forms.
-        eta: Price of one step of control: one number, or `[N]`, one per environment.
+        default_policy: The policy that acts when the agent is lazy; `lazymdp.defaults.protocol` lists the accepted
+            forms.
+        eta: Price of one step in control: one number, or `[N]`, one per environment.
 
     Attributes:
-        lazy_action: The lazy action.
-        default: The default as a `DefaultPolicy`.
-        eta: `[N]` prices in force. `set_eta` changes them.
+        lazy_action: Index of the lazy action.
+        default_policy: The default policy as a `DefaultPolicy`.
+        eta: `[N]` prices of the current episodes. `set_eta` changes them.
 
     Example:
         >>> venv = LazyVectorAction(gym.make_vec("FrozenLake-v1", num_envs=2), default_policy="uniform", eta=[0.0, 0.5])
@@ -49,21 +50,21 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
     def __init__(
         self, env: VectorEnv[Any, Any, NDArray[Any]], default_policy: Any = "uniform", eta: ArrayLike = 0.1
     ) -> None:
-        # Not copied: a default may hold a network.
+        # The recorded arguments are not copied, because a default policy may hold a network.
         gym.utils.RecordConstructorArgs.__init__(self, default_policy=default_policy, eta=eta, _disable_deepcopy=True)
         super().__init__(env)
         self._base_space = check_discrete(env.single_action_space)
         if env.action_space.shape != (env.num_envs,):
             raise ValueError(
                 f"the vector environment steps {env.action_space.shape} of its {env.num_envs} environments at a time, "
-                "expected all: make it with batch_size equal to num_envs."
+                "expected all of them: create it with batch_size equal to num_envs."
             )
         self.single_action_space = with_lazy_action(self._base_space)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
         self.lazy_action = int(self._base_space.start + self._base_space.n)
         meanings = _call_each(env, "get_action_meanings")
         self._noop = noop_action(self._base_space, None if meanings is None else meanings[0])
-        self.default = make_default(
+        self.default_policy = make_default(
             default_policy, self._base_space, env.single_observation_space, self._noop, batched=True
         )
         self._autoreset = _autoreset_mode(env)
@@ -79,15 +80,21 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         self._base_returns = np.zeros(env.num_envs)
 
     def set_eta(self, eta: ArrayLike) -> None:
-        """Changes the price, one number or `[N]`. Each environment keeps the old one to the end of its episode."""
+        """Sets the price of the following episodes: one number, or `[N]`, one per environment.
+
+        A running episode keeps its price to its end.
+        """
         self._next_eta = self._check_etas(eta)
         self.eta = np.where(self._done, self._next_eta, self.eta)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode in all environments, or those of `options["reset_mask"]`; a seed also seeds the default."""
+        """Starts an episode in all environments, or in those that `options["reset_mask"]` `[N]` selects.
+
+        A seed also seeds the generator of the default policy.
+        """
         starting = np.ones(self.num_envs, dtype=bool)
         if options is not None and "reset_mask" in options:
-            starting = np.array(options["reset_mask"], dtype=bool)  # read now: the base may take it out of the dict
+            starting = np.array(options["reset_mask"], dtype=bool)  # the base environment may remove it from the dict
         self._observations, infos = self.env.reset(seed=seed, options=options)
         seeds = np.ravel(seed).tolist()
         if None not in seeds:
@@ -97,11 +104,11 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         return self._observations, self._with_mask(infos)
 
     def step(self, actions: ArrayLike) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        """Executes the actions `[N]`, and the default's where they are lazy; the class describes `info`."""
+        """Executes the actions `[N]`, and the default policy's where they are lazy; the class describes `info`."""
         if not self._started:
             raise gym.error.ResetNeeded("No episode is running: call reset() before step().")
         choices = self._check_choices(actions)
-        resetting = self._done  # empty under SAME_STEP, where a new episode begins at once
+        resetting = self._done  # all False under SAME_STEP, where the next episode starts on the same step
         lazy = (choices == self.lazy_action) & ~resetting
         took_control = ~lazy & ~resetting
         base_actions = self._base_actions(choices, lazy)
@@ -126,7 +133,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         }
         _add(infos, keys, ~resetting)
         if done.any():
-            ends = {"control_frequency": self._controls / np.maximum(self._steps, 1), "base_return": self._base_returns}
+            ends = {"control_rate": self._controls / np.maximum(self._steps, 1), "base_return": self._base_returns}
             _add(infos, ends, done)
             if self._autoreset is AutoresetMode.SAME_STEP:
                 final = infos["final_info"] = dict(infos.get("final_info", {}))
@@ -138,7 +145,10 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         return self._observations, rewards + costs, terminated, truncated, infos
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """`[N, n + 1]` which actions are allowed: the base environments' word where they have one, and always lazy."""
+        """Returns `[N, n + 1]` flags of the allowed actions.
+
+        They are those of the base environments, if they have masks, and True for the lazy action.
+        """
         masks = _call_each(self.env, "action_masks")
         if masks is not None:
             return extended_mask(np.stack(masks), self._base_space).astype(bool)
@@ -147,7 +157,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         return np.ones((self.num_envs, int(self._base_space.n) + 1), dtype=bool)
 
     def _begin(self, starting: NDArray[np.bool_]) -> None:
-        """An episode begins in the environments `starting` `[N]`."""
+        """Starts counting an episode in the environments that `starting` `[N]` selects."""
         self.eta = np.where(starting, self._next_eta, self.eta)
         self._done = self._done & ~starting
         self._last_actions = np.where(starting, self._noop, self._last_actions)
@@ -155,11 +165,11 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
             tally[starting] = 0
 
     def _base_actions(self, choices: NDArray[np.int64], lazy: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The actions to execute `[N]`; a lazy environment that only resets is handed the no-op, which it ignores."""
+        """Returns the actions to execute `[N]`; an environment that only resets ignores its action."""
         actions = np.where(choices == self.lazy_action, self._noop, choices)
         if lazy.any():
             actions[lazy] = ask(
-                self.default,
+                self.default_policy,
                 rows_of(self.env.single_observation_space, self._observations, lazy),
                 self._rng,
                 self._last_actions[lazy],
@@ -208,7 +218,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
 
 
 def rows_of(space: gym.Space[Any], observations: Any, rows: NDArray[np.bool_]) -> Any:
-    """The observations of the environments `rows` `[N]`, in the layout of the whole."""
+    """Returns the observations that `rows` `[N]` selects, in the layout of the whole batch."""
     if rows.all():
         return observations
     if isinstance(space, spaces.Dict):
@@ -221,23 +231,24 @@ def rows_of(space: gym.Space[Any], observations: Any, rows: NDArray[np.bool_]) -
 
 
 def _add(infos: dict[str, Any], keys: dict[str, NDArray[Any]], rows: NDArray[np.bool_]) -> None:
-    """Adds each key with its mask, in copies of their own; other rows hold zeros."""
+    """Adds copies of the values and their masks to `infos`; values outside of `rows` `[N]` are 0."""
     for key, values in keys.items():
         infos[key] = np.where(rows, values, np.zeros_like(values))
         infos[f"_{key}"] = rows.copy()
 
 
 def _autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
-    """How the environments begin anew; NEXT_STEP where the vector environment does not say.
+    """Returns the autoreset mode of a vector environment, NEXT_STEP if it does not declare one.
 
-    Its own attribute is asked before `metadata`: ale_py writes its mode into the dict that all of its instances share.
+    The attribute takes precedence over `metadata`, because ale_py writes the mode of its latest instance into a
+    dict that all instances share.
     """
     mode = getattr(env.unwrapped, "autoreset_mode", None) or env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     return AutoresetMode(mode)
 
 
 def _call_each(env: VectorEnv[Any, Any, Any], name: str) -> tuple[Any, ...] | None:
-    """What method `name` of each sub-environment returns; None where they cannot be asked or have no such method."""
+    """Calls a method of each sub-environment; returns None if it cannot be called or if one of them lacks it."""
     base: Any = env.unwrapped
     if not hasattr(base, "call") or not all(base.call("has_wrapper_attr", name)):
         return None
