@@ -72,7 +72,7 @@ BAD_FORMS = [
     (2.0, TypeError, r"default_policy is 2.0"),
     ("unifrom", ValueError, r"'unifrom', which is neither 'uniform', 'noop' or 'repeat' nor a file"),
     (np.ones((4, 3)) / 3, ValueError, r"shape \(4, 3\), expected \(6, 3\): one row per observation"),
-    (np.ones((7, 3)) / 3, ValueError, r"shape \(7, 3\), expected \(6, 3\).*not one for the added state 'terminal'"),
+    (np.ones((7, 3)) / 3, ValueError, r"shape \(7, 3\), expected \(6, 3\).*and not one for the added state 'terminal'"),
     (np.ones((6, 3)) / 2, ValueError, r"observation 0: its probabilities \[0.5, 0.5, 0.5\] sum to 1.5, not 1"),
     (table([2, 2, 2, 2, 2, 2]) * np.nan, ValueError, r"observation 0: it gives action 2 probability nan"),
     ([[1.0, 0, 0]] * 5 + [[0, -0.5, 1.5]], ValueError, r"observation 5: it gives action 3 probability -0.5"),

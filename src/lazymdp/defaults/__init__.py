@@ -1,4 +1,4 @@
-"""Default policies: what acts when the agent is lazy."""
+"""Default policies: the policies that act when the agent is lazy."""
 
 from lazymdp.defaults.protocol import DefaultPolicy, Mixture, make_default
 

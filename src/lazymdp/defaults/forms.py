@@ -1,7 +1,7 @@
-"""The forms a default policy may come in, each with the two methods of `lazymdp.defaults.protocol.DefaultPolicy`.
+"""One class per form of default policy, each with the two methods of `lazymdp.defaults.protocol.DefaultPolicy`.
 
-`lazymdp.defaults.protocol.make_default` chooses among them. What a default answers is checked here and never repaired:
-probabilities are not renormalised, a float is never rounded to an action.
+`lazymdp.defaults.protocol.make_default` selects the class. Actions and probabilities that a default policy returns are
+checked and never repaired: probabilities are not normalized, and a float is not rounded to an action.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ from numpy.typing import NDArray
 from lazymdp._arrays import sample_rows
 
 Actions = NDArray[np.int64]
-"""`[B]`, numbered as the environment numbers them, from `action_space.start`."""
+"""`[B]` actions in the numbering of the environment, which begins at `action_space.start`."""
 
 Probabilities = NDArray[np.float64]
-"""`[B, A]`; column `a` is action `start + a`."""
+"""`[B, A]` probabilities; column `a` belongs to action `start + a`."""
 
 ROW_TOLERANCE = 1e-5
-"""How far from 1 probabilities may sum: what a float32 network rounds stays far below it."""
+"""Largest difference from 1 of a sum of probabilities, far above the rounding errors of a float32 network."""
 
 
-# -- what can be wrong with an answer ------------------------------------------------------------------------------
+# -- checks --------------------------------------------------------------------------------------------------------
 
 
 class BadAnswer(ValueError):
-    """An answer that is no action; `row` says which row of the batch, None where it is the batch as a whole."""
+    """A default policy returned something invalid.
+
+    Attributes:
+        row: The row of the batch that is invalid; None if the batch as a whole is.
+    """
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -39,7 +43,7 @@ class BadAnswer(ValueError):
 
 
 def check_actions(answer: Any, count: int, action_space: spaces.Discrete) -> Actions:
-    """`count` integer actions, each within the space."""
+    """Returns `[count]` integer actions, and raises an error if they are anything else or outside the space."""
     actions = np.asarray(answer)
     if actions.shape != (count,) or not np.issubdtype(actions.dtype, np.integer):
         raise BadAnswer(
@@ -55,7 +59,7 @@ def check_actions(answer: Any, count: int, action_space: spaces.Discrete) -> Act
 
 
 def check_rows(rows: Probabilities, action_space: spaces.Discrete) -> Probabilities:
-    """`[B, A]` probabilities, each row of them a distribution."""
+    """Returns the probabilities `[B, A]`, and raises an error if a row is not a distribution."""
     bad = ~np.isfinite(rows) | (rows < 0.0)
     if bad.any():
         row, column = divmod(int(np.argmax(bad)), rows.shape[1])
@@ -75,7 +79,7 @@ def check_rows(rows: Probabilities, action_space: spaces.Discrete) -> Probabilit
 
 
 def bounds(action_space: spaces.Discrete) -> tuple[int, int]:
-    """The first and the last action."""
+    """Returns the first and the last action."""
     return int(action_space.start), int(action_space.start + action_space.n - 1)
 
 
@@ -85,30 +89,30 @@ def draw(rows: Probabilities, rng: np.random.Generator, action_space: spaces.Dis
 
 
 def one_hot(actions: Actions, action_space: spaces.Discrete) -> Probabilities:
-    """`[B, A]`: probability 1 for each given action."""
+    """Returns `[B, A]` probabilities: 1 for the given actions, 0 for all others."""
     return np.eye(int(action_space.n))[actions - int(action_space.start)]
 
 
-# -- forms that need no model --------------------------------------------------------------------------------------
+# -- policies given by a word, an action, a table or a function ------------------------------------------------------
 
 
 class Uniform:
-    """Every action equally likely."""
+    """Takes every action with the same probability."""
 
     def __init__(self, action_space: spaces.Discrete) -> None:
         self.n, self.start = int(action_space.n), int(action_space.start)
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """`[B]` actions."""
+        """Returns `[B]` actions."""
         return rng.integers(self.start, self.start + self.n, size=last_actions.size)
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
-        """`[B, A]`."""
+        """Returns `[B, A]` probabilities."""
         return np.full((last_actions.size, self.n), 1.0 / self.n)
 
 
 class Constant:
-    """Always the same action."""
+    """Always takes the same action."""
 
     def __init__(self, action: int, action_space: spaces.Discrete) -> None:
         first, last = bounds(action_space)
@@ -117,31 +121,31 @@ class Constant:
         self.action, self.action_space = action, action_space
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """`[B]` actions."""
+        """Returns `[B]` actions."""
         return np.full(last_actions.size, self.action)
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
-        """`[B, A]`."""
+        """Returns `[B, A]` probabilities."""
         return one_hot(np.full(last_actions.size, self.action), self.action_space)
 
 
 class Repeat:
-    """The action executed last; whoever asks says what that is before the first step of an episode."""
+    """Repeats the last executed action; on the first step of an episode, the caller passes the no-op as that action."""
 
     def __init__(self, action_space: spaces.Discrete) -> None:
         self.action_space = action_space
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """`[B]` actions."""
+        """Returns `[B]` actions."""
         return last_actions
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
-        """`[B, A]`."""
+        """Returns `[B, A]` probabilities."""
         return one_hot(last_actions, self.action_space)
 
 
 class Table:
-    """`[S, A]` probabilities, for `Discrete` observations."""
+    """Samples from a table of probabilities `[S, A]`, for `Discrete` observations."""
 
     def __init__(self, table: Any, action_space: spaces.Discrete, observation_space: gym.Space[Any]) -> None:
         if not isinstance(observation_space, spaces.Discrete):
@@ -149,8 +153,8 @@ class Table:
         rows = np.array(table, dtype=np.float64)
         expected = (int(observation_space.n), int(action_space.n))
         if rows.shape != expected:
-            # A model read from an environment may have one state more than the environment has observations (Taxi).
-            hint = " (not one for the added state 'terminal')" if rows.shape[:1] == (expected[0] + 1,) else ""
+            # A model read from an environment can have one more state than the environment has observations (Taxi).
+            hint = " (and not one for the added state 'terminal')" if rows.shape[:1] == (expected[0] + 1,) else ""
             raise ValueError(
                 f"default_policy has shape {rows.shape}, expected {expected}: one row per observation{hint}."
             )
@@ -161,27 +165,29 @@ class Table:
             raise ValueError(f"default_policy at observation {self.first + (error.row or 0)}: {error}") from None
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """`[B]` actions."""
+        """Returns `[B]` actions."""
         return draw(self.probabilities(observations, last_actions), rng, self.action_space)
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
-        """`[B, A]`."""
+        """Returns `[B, A]` probabilities."""
         return self.table[np.asarray(observations) - self.first]
 
 
 class FromFunction:
-    """A callable, from an observation to an action or to probabilities; its answer says which.
+    """Calls a function of the observation, which returns either an action or probabilities.
 
-    One environment: an integer (a Python or numpy integer, a 0-d integer array) is an action, a vector of A floats are
-    probabilities. Vector environments: the callable is given the batch `[B, ...]` in one call, and answers `[B]`
-    integers or `[B, A]` floats. Anything else is an error: a float is never rounded to an action, a vector of integers
-    is never taken for probabilities, True is not action 1. Randomness inside the callable is its own affair: no seed
-    of the wrapper reaches it. Probabilities are drawn with the wrapper's generator.
+    In a single environment, an integer (a Python or NumPy integer, or a 0-d integer array) is an action, and a vector
+    of A floats are probabilities. In a vector environment, the function receives the batch `[B, ...]` in one call and
+    returns `[B]` integers or `[B, A]` floats. Anything else is an error: a float is not rounded to an action, a vector
+    of integers is not read as probabilities, and True is not action 1.
+
+    Probabilities are sampled with the generator of the wrapper. The seed of the wrapper does not reach random numbers
+    that the function itself draws.
 
     Args:
-        function: The callable.
-        action_space: Of one environment, without the lazy action.
-        observation_space: Of the environment if the callable takes one observation, None if it takes batches.
+        function: The function.
+        action_space: The action space of one environment, without the lazy action.
+        observation_space: The observation space of the environment; None if the function takes batches.
     """
 
     def __init__(
@@ -193,17 +199,17 @@ class FromFunction:
         self.function, self.action_space, self.observation_space = function, action_space, observation_space
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """`[B]` actions: the callable's own, or drawn from its probabilities."""
+        """Returns `[B]` actions: those of the function, or samples from its probabilities."""
         answer = self._answer(observations, last_actions.size)
         return answer if answer.ndim == 1 else draw(answer, rng, self.action_space)
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities | None:
-        """The callable's probabilities `[B, A]`; None if it answers actions, as nobody knows how it chose them."""
+        """Returns the probabilities `[B, A]` of the function, or None if it returns actions."""
         answer = self._answer(observations, last_actions.size)
         return answer if answer.ndim == 2 else None
 
     def _answer(self, observations: Any, count: int) -> NDArray[Any]:
-        """`[B]` actions or `[B, A]` probabilities."""
+        """Returns `[B]` actions or `[B, A]` probabilities."""
         n, batch = int(self.action_space.n), (count,) if self.observation_space is None else ()
         if self.observation_space is None:
             answer = np.asarray(self.function(observations))
@@ -221,7 +227,7 @@ class FromFunction:
 
 
 def _unbatched(space: gym.Space[Any], observations: Any) -> Any:
-    """The one observation of a batch of one."""
+    """Returns the observation in a batch of size 1."""
     if isinstance(space, spaces.Dict):
         return {key: _unbatched(part, observations[key]) for key, part in space.items()}
     if isinstance(space, spaces.Tuple):
@@ -229,26 +235,28 @@ def _unbatched(space: gym.Space[Any], observations: Any) -> Any:
     return observations[0]
 
 
-# -- models --------------------------------------------------------------------------------------------------------
+# -- trained models --------------------------------------------------------------------------------------------------
 
 
 class FromPredict:
-    """An object with `predict(observations, deterministic=True) -> (actions, state)`, Stable-Baselines3's convention.
+    """Calls `predict(observations, deterministic=True) -> (actions, state)`, the convention of Stable-Baselines3.
 
-    It is always asked for its deterministic action: what it draws otherwise comes from a generator of its own
-    (SB3's DQN: the global one of numpy), which no seed of ours reaches.
+    The action is always the deterministic one: otherwise the object would draw from a generator of its own (SB3's DQN
+    uses the global one of NumPy), which the seed of the wrapper does not reach.
     """
 
     def __init__(self, model: Any, action_space: spaces.Discrete) -> None:
         self.model, self.action_space = model, action_space
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """`[B]` actions."""
+        """Returns `[B]` actions."""
         actions, state = self.model.predict(observations, deterministic=True)
         if state is not None:
-            raise BadAnswer("it keeps a recurrent state; a default may depend on the observation and last action only.")
+            raise BadAnswer(
+                "it keeps a recurrent state; a default policy may depend only on the observation and the last action."
+            )
         return check_actions(actions, last_actions.size, self.action_space)
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
-        """`[B, A]`: all on the deterministic action."""
+        """Returns `[B, A]` probabilities: 1 for the deterministic action."""
         return one_hot(self.sample(observations, np.random.default_rng(0), last_actions), self.action_space)

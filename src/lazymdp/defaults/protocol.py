@@ -1,19 +1,19 @@
-"""What happens when the agent is lazy: the default policy `pi-bar`, in every form a user may have it.
+"""The default policy `pi-bar`, which acts when the agent is lazy, in every form that a user may have it.
 
-`make_default` turns each accepted form into a `DefaultPolicy`, the one protocol the wrappers (and learners) speak:
+`make_default` turns each accepted form into a `DefaultPolicy`, the protocol that wrappers and learners use:
 
-* `"uniform"`: every action equally likely;
-* `"noop"`: the action the environment calls NOOP, or else its first; an int: always that action;
-* `"repeat"`: the action executed last; the no-op before the first step of an episode;
+* `"uniform"`: every action with the same probability;
+* `"noop"`: the action that the environment calls NOOP, or its first action if there is none; an integer: that action;
+* `"repeat"`: the last executed action, and the no-op on the first step of an episode;
 * an `[S, A]` table of probabilities, for `Discrete` observations;
-* a callable, from an observation to an action (an integer) or to probabilities (A floats). In a vector environment it
-  is given the batch `[B, ...]` in one call and answers `[B]` integers or `[B, A]` floats (`FromFunction` says more);
-* a Stable-Baselines3 model, or the path of one: only of files you trust, as SB3 unpickles them;
+* a callable that maps an observation to an action (an integer) or to probabilities (A floats). In a vector environment
+  it receives the batch `[B, ...]` in one call and returns `[B]` integers or `[B, A]` floats; see `FromFunction`;
+* a Stable-Baselines3 model, or the path of one. Load only files that you trust, because SB3 unpickles them;
 * any object with `predict(observations, deterministic=True) -> (actions, state)`;
-* `Mixture` of two of these; or an object that offers `DefaultPolicy` itself.
+* a `Mixture` of two of these, or an object that implements `DefaultPolicy`.
 
-A default may depend on the observation and on the last executed action, and on nothing else: without that the
-lazy-MDP would be no MDP. Actions are numbered as the environment numbers them, from `action_space.start`.
+A default policy may depend on the observation and on the last executed action, and on nothing else: otherwise the
+lazy-MDP would not be an MDP. Actions have the numbers of the environment, which begin at `action_space.start`.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ from lazymdp.defaults.sb3 import from_stable_baselines, is_stable_baselines, loa
 
 @runtime_checkable
 class DefaultPolicy(Protocol):
-    """What a default must offer. `B` is how many environments are lazy at this step: 1 in `LazyAction`."""
+    """The methods of a default policy. `B` is the number of environments that are lazy on a step."""
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """One action per row, in one call.
+        """Samples one action per observation.
 
         Args:
-            observations: `[B, ...]` batch, laid out as Gymnasium's vector environments do (dicts and tuples of arrays
+            observations: `[B, ...]` batch in the layout of Gymnasium's vector environments (dicts and tuples of arrays
                 for `Dict` and `Tuple` spaces).
-            rng: The only source of randomness to use, so that a seed decides everything.
-            last_actions: `[B]` actions executed last; the no-op before the first step of an episode.
+            rng: The only source of random numbers, so that the seed determines every action.
+            last_actions: `[B]` last executed actions; the no-op on the first step of an episode.
 
         Returns:
-            `[B]` int actions.
+            `[B]` integer actions.
         """
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities | None:
-        """`[B, A]` probabilities (column `a` is action `start + a`), or None where they are not known."""
+        """Returns `[B, A]` probabilities (column `a` belongs to action `start + a`), or None if they are unknown."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """At each step anew: the first default with probability `weight`, the second otherwise.
+    """Chooses between two default policies on every step.
 
     Attributes:
-        first: Any form of default.
-        second: Any form of default.
+        first: A default policy in any form.
+        second: A default policy in any form.
         weight: Probability of the first, in `[0, 1]`.
     """
 
@@ -85,19 +85,22 @@ class Mixture:
 
 
 class BadDefault(ValueError):
-    """The default policy failed when it was asked; the message names the step and the value, the cause is chained."""
+    """The default policy raised an error or returned something invalid.
+
+    The message names the step and the value. The original error is the `__cause__`.
+    """
 
 
 def make_default(
     default_policy: Any, action_space: spaces.Discrete, observation_space: gym.Space[Any], noop: int, *, batched: bool
 ) -> DefaultPolicy:
-    """Any accepted form (the module lists them) as a `DefaultPolicy`.
+    """Turns any accepted form (see the module) into a `DefaultPolicy`.
 
     Args:
-        default_policy: The form given by the user.
-        action_space: Of one environment, without the lazy action.
-        observation_space: Of one environment.
-        noop: What `"noop"` means here, see `noop_action`.
+        default_policy: The default policy in any form.
+        action_space: The action space of one environment, without the lazy action.
+        observation_space: The observation space of one environment.
+        noop: The action that `"noop"` stands for; see `noop_action`.
         batched: Whether callables take batches of observations (vector environments) or one observation.
     """
     if isinstance(default_policy, DefaultPolicy):
@@ -132,6 +135,8 @@ def make_default(
 
 
 class _Mixed:
+    """A `Mixture` of two default policies; each step draws from both and keeps one of the actions."""
+
     def __init__(self, first: DefaultPolicy, second: DefaultPolicy, weight: float) -> None:
         self.first, self.second, self.weight = first, second, weight
 
@@ -152,14 +157,19 @@ class _Mixed:
 
 
 def noop_action(action_space: spaces.Discrete, meanings: Sequence[str] | None) -> int:
-    """The action called NOOP by `get_action_meanings()`, where the environment has that; otherwise the first."""
+    """Returns the action that `get_action_meanings()` calls NOOP, or the first action if there is none.
+
+    Args:
+        action_space: The action space, without the lazy action.
+        meanings: The names of the actions; None if the environment does not have `get_action_meanings()`.
+    """
     if meanings is not None and len(meanings) == action_space.n and "NOOP" in meanings:
         return int(action_space.start) + list(meanings).index("NOOP")
     return int(action_space.start)
 
 
 def ask(
-    default: DefaultPolicy,
+    default_policy: DefaultPolicy,
     observations: Any,
     rng: np.random.Generator,
     last_actions: Actions,
@@ -167,24 +177,24 @@ def ask(
     steps: NDArray[np.int64],
     environments: NDArray[np.int64] | None = None,
 ) -> Actions:
-    """Asks the default once, and checks every action it answers.
+    """Samples from the default policy and checks every action that it returns.
 
     Args:
-        default: The default policy.
-        observations: `[B, ...]`.
-        rng: The wrapper's generator.
-        last_actions: `[B]`.
-        action_space: Of one environment, without the lazy action.
-        steps: `[B]` steps each episode has made, for the message.
-        environments: `[B]` which sub-environments these are, for the message; None if there is but one.
+        default_policy: The default policy.
+        observations: `[B, ...]` observations.
+        rng: The generator of the wrapper.
+        last_actions: `[B]` last executed actions.
+        action_space: The action space of one environment, without the lazy action.
+        steps: `[B]` steps since the start of each episode, for the error message.
+        environments: `[B]` indices of the sub-environments, for the error message; None for a single environment.
 
     Raises:
-        BadDefault: The default raised, or what it answered is no action of this environment.
+        BadDefault: The default policy raised an error, or returned something that is not an action.
     """
     try:
-        return check_actions(default.sample(observations, rng, last_actions), last_actions.size, action_space)
+        return check_actions(default_policy.sample(observations, rng, last_actions), last_actions.size, action_space)
     except Exception as error:
-        # What the default itself raised concerns the batch as a whole: it alone knows which row was at fault.
+        # An error raised by the default policy itself does not tell which row caused it: it concerns the whole batch.
         row = error.row if isinstance(error, BadAnswer) else None
         at = slice(None) if row is None else slice(row, row + 1)
         where = f"step {_listed(steps[at])} of the episode (counted from 0)"

@@ -16,17 +16,17 @@ from lazymdp.defaults.forms import Actions, FromPredict, Probabilities, bounds, 
 
 
 class FromActorCritic:
-    """A Stable-Baselines3 model that knows its probabilities (PPO, A2C), which the wrapper's generator then draws."""
+    """Samples from the probabilities of a Stable-Baselines3 actor-critic (PPO, A2C) with the wrapper's generator."""
 
     def __init__(self, model: Any, action_space: spaces.Discrete) -> None:
         self.model, self.action_space = model, action_space
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: Actions) -> Actions:
-        """`[B]` actions."""
+        """Returns `[B]` actions."""
         return draw(self.probabilities(observations, last_actions), rng, self.action_space)
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
-        """`[B, A]`."""
+        """Returns `[B, A]` probabilities."""
         import torch
 
         self.model.policy.set_training_mode(False)
@@ -37,13 +37,13 @@ class FromActorCritic:
 
 
 def is_stable_baselines(model: Any) -> bool:
-    """Whether this is a model of Stable-Baselines3; if it is, the library is already imported."""
+    """Returns whether an object is a Stable-Baselines3 model, without importing the library."""
     library = sys.modules.get("stable_baselines3.common.base_class")
     return library is not None and isinstance(model, library.BaseAlgorithm)
 
 
 def from_stable_baselines(model: Any, action_space: spaces.Discrete) -> FromPredict | FromActorCritic:
-    """A model of Stable-Baselines3, checked to be made for these actions."""
+    """Returns a Stable-Baselines3 model as a default policy, and raises an error if its actions are others."""
     made_for = model.action_space
     if not isinstance(made_for, spaces.Discrete) or bounds(made_for) != bounds(action_space):
         raise ValueError(f"default_policy is a model for {made_for}, but this environment has {action_space}.")
@@ -51,16 +51,17 @@ def from_stable_baselines(model: Any, action_space: spaces.Discrete) -> FromPred
 
 
 _MARKS = {"PPO": "clip_range", "DQN": "exploration_fraction", "A2C": "gae_lambda"}
-"""A setting by which a saved model shows its algorithm; PPO is asked first, as it has A2C's too."""
+"""A setting that identifies the algorithm of a saved model. PPO comes first, because it has A2C's setting too."""
 
 
 def load_stable_baselines(path: str | os.PathLike[str]) -> Any:
-    """A PPO, A2C or DQN model saved by Stable-Baselines3.
+    """Loads a PPO, A2C or DQN model that Stable-Baselines3 has saved.
 
-    The library's own loader unpickles, so a file can run any code: load only files you trust. (Nothing else in
-    lazymdp reads a pickle.) Statistics of `VecNormalize` are not in the file; a default that needs them is a callable.
+    Load only files that you trust: the loader of Stable-Baselines3 unpickles, so that a file can run any code. (Nothing
+    else in lazymdp reads a pickle.) The statistics of `VecNormalize` are not in the file; pass a model that needs them
+    as a callable.
     """
-    file = Path(path) if Path(path).is_file() else Path(f"{os.fspath(path)}.zip")  # as SB3 does
+    file = Path(path) if Path(path).is_file() else Path(f"{os.fspath(path)}.zip")  # SB3 adds the suffix, too
     if not file.is_file():
         raise ValueError(
             f"default_policy is {os.fspath(path)!r}, which is neither 'uniform', 'noop' or 'repeat' nor a file: "
@@ -73,7 +74,7 @@ def load_stable_baselines(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{file} is not a model saved by Stable-Baselines3 (.zip): {error}") from error
     name = next((name for name, mark in _MARKS.items() if mark in settings), None)
     if name is None or not settings["policy_class"]["__module__"].startswith("stable_baselines3."):
-        raise ValueError(f"{file} is not a PPO, A2C or DQN model: load it yourself and give the model.")
+        raise ValueError(f"{file} is not a PPO, A2C or DQN model: load it yourself and pass the model.")
     try:
         import stable_baselines3
     except ImportError as error:
