@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""The number of CPU cores this process may use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def available() -> int:
-    """The cores this process is allowed to run on, where the system tells, else all of the machine's."""
+    """Returns the number of cores this process is allowed to use, or of all cores if the system does not tell."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

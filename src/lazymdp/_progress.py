@@ -1,4 +1,4 @@
-"""Progress on standard error: how far, how fast, how much longer."""
+"""Progress on standard error: the share done, the speed and the remaining time."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ ERR = Console(stderr=True)
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Bars with words before them, the time taken and the time left."""
+    """Shows progress bars with a description, the elapsed time and the remaining time."""
     columns = (TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(SpinnerColumn(), *columns, console=ERR) as bars:
         yield bars
 
 
 class Rate:
-    """Steps per second since it was last asked; `first` have been made before."""
+    """Measures steps per second since its last call.
+
+    Args:
+        first: Steps that were made before the measurement starts.
+    """
 
     def __init__(self, first: int) -> None:
         self._step, self._time = first, time.monotonic()
 
     def __call__(self, step: int) -> float:
-        """Of the run that has made `step` by now."""
+        """Returns the steps per second since the last call, given the number of steps made so far."""
         made, self._step = step - self._step, step
         now, before = time.monotonic(), self._time
         self._time = now
@@ -37,15 +41,23 @@ class Rate:
 
 @contextmanager
 def training_bar(total: int, first: int) -> Iterator[Callable[[int, list[Any]], None]]:
-    """A bar for a run of so many steps, some of them made before; gives what is to be told the step and its metrics."""
+    """Shows a progress bar for a training run, and yields a function that updates it.
+
+    Args:
+        total: Steps of the whole run.
+        first: Steps that were made before, by the run that is resumed.
+
+    Yields:
+        A function of the number of steps made so far and the latest metrics, one per price.
+    """
     with progress_bars() as bars:
         task, rate = bars.add_task("compiling", total=total, completed=first), Rate(first)
 
-        def tell(step: int, metrics: list[Any]) -> None:
+        def update(step: int, metrics: list[Any]) -> None:
             words = f"{rate(step):,.0f}/s"
             if metrics:
                 row = metrics[0]
                 words += f", eta {row.eta:.3g}: return {row.mean_return:.3g}, control {row.control_rate:.0%}"
             bars.update(task, completed=step, description=words)
 
-        yield tell
+        yield update

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions of the packages it rests on, and the command that made it."""
+"""How a result was made: the versions of the packages it depends on, and the command."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 _PACKAGES = ("lazymdp", "numpy", "scipy", "numba", "gymnasium", "matplotlib")
 _DEEP_PACKAGES = ("jax", "equinox", "optax", "pgx", "ale-py")
-"""Named only where they are in use."""
+"""Packages whose versions are recorded only if they have been imported."""
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of what a result rests on."""
+    """Returns the versions of Python and of the packages that a result depends on."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
             found[package] = version(package)
-        except PackageNotFoundError:  # used from a source tree that is not installed
+        except PackageNotFoundError:  # imported from a source tree that is not installed
             found[package] = "unknown"
     for package in _DEEP_PACKAGES:
         if package.replace("-", "_") in sys.modules:
@@ -27,5 +27,5 @@ def versions() -> dict[str, str]:
 
 
 def command_line() -> str:
-    """The command that runs now, as one would type it."""
+    """Returns the command that started this process, as it was typed."""
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])

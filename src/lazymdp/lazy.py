@@ -1,15 +1,15 @@
-"""The lazy-MDP: one more action, *lazy*, that hands the step to a default policy; taking control costs `eta`.
+"""The lazy-MDP: one more action, *lazy*, that leaves the step to a default policy; taking control costs `eta`.
 
-Sections 3 and 4 of the paper. With `q [S, A]` the value of taking control with each action (the paper's Q without
-a-bar, which includes the `-eta` paid now), everything else follows and no transition row of the lazy action is ever
-needed:
+This module implements Sections 3 and 4 of the paper. Let `q` `[S, A]` be the value of taking control with each action
+(the paper's Q without a-bar, which includes the `-eta` paid now). Everything else follows from `q`, so that the lazy
+action needs no transition rows of its own:
 
-* being lazy is worth `q . default + eta` (Property 2);
-* the *lazy-gap* is `G = max_a q - q . default`;
-* the greedy agent takes control where `G > eta`, and is lazy otherwise: a tie is lazy (Property 3). The paper's
-  Corollary 1 prints this rule with its sign reversed.
+* the value of being lazy is `q . default_policy + eta` (Property 2);
+* the *lazy-gap* is `G = max_a q - q . default_policy`;
+* the greedy agent takes control where `G > eta` and is lazy otherwise; a tie is lazy (Property 3). The paper's
+  Corollary 1 prints this rule with the sign reversed.
 
-Absorbing states are never charged: there every value, and the lazy-gap, is 0.
+Nothing is charged in absorbing states: their values and lazy-gaps are 0.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ class LazyMDP:
 
     Args:
         mdp: The base model `M`.
-        default_policy: `[S, A]` probabilities `pi-bar(a | s)` of what happens when the agent is lazy.
-        eta: Price of one step of control, any finite number; negative is a bonus for acting.
+        default_policy: `[S, A]` probabilities `pi-bar(a | s)` of the policy that acts when the agent is lazy.
+        eta: Price of one step in control: any finite number. A negative price is a bonus for taking control.
 
     Attributes:
+        mdp: The base model.
+        default_policy: `[S, A]` probabilities.
+        eta: Price of one step in control.
         lazy_action: Index of the lazy action, always the last: `mdp.n_actions`.
-        default_defect: How far the default's probabilities sum from 1, at most (rounding).
+        default_defect: Largest difference from 1 of the sum of a row of `default_policy` (rounding).
     """
 
     def __init__(self, mdp: MDP, default_policy: ArrayLike, eta: float) -> None:
@@ -50,25 +53,29 @@ class LazyMDP:
         return self.mdp.n_actions
 
     def with_eta(self, eta: float) -> LazyMDP:
-        """The same model and default at another price (nothing is copied or checked again but the price)."""
+        """Returns the same model and default policy at another price, without copying or checking them again."""
         other = copy.copy(self)
         other.eta = check_eta(eta)
         return other
 
     def effective_policy(self, policy_plus: ArrayLike) -> NDArray[np.float64]:
-        """What an augmented policy does in the base model: `pi(a|s) = pi_+(a|s) + pi_+(lazy|s) pi-bar(a|s)`.
+        """Returns the policy that an augmented policy executes: `pi(a|s) = pi_+(a|s) + pi_+(lazy|s) pi-bar(a|s)`.
 
         Args:
-            policy_plus: `[S, A+1]` probabilities, or `[S]` actions.
+            policy_plus: `[S, A+1]` probabilities, or `[S]` actions; the lazy action is the last.
 
         Returns:
-            `[S, A]` probabilities.
+            `[S, A]` probabilities of the actions of the base model.
         """
         plus = self.check_policy_plus(policy_plus)
         return plus[:, :-1] + plus[:, -1:] * self.default_policy
 
     def check_policy_plus(self, policy_plus: ArrayLike) -> NDArray[np.float64]:
-        """An augmented policy as `[S, A+1]` probabilities, checked; `[S]` action indices are spread out."""
+        """Returns an augmented policy as `[S, A+1]` probabilities, and raises an error if it is not valid.
+
+        Args:
+            policy_plus: `[S, A+1]` probabilities, or `[S]` actions.
+        """
         given = np.asarray(policy_plus)
         if given.ndim == 1 and np.issubdtype(given.dtype, np.integer):
             outside = (given < 0) | (given > self.lazy_action)
@@ -83,7 +90,7 @@ class LazyMDP:
         return check_policy(self.mdp, given, self.lazy_action + 1, "policy_plus")
 
     def to_mdp(self) -> MDP:
-        """The explicit model with A + 1 actions, the lazy one last (Sec. 3); absorbing states stay uncharged."""
+        """Returns the lazy-MDP as an MDP with A + 1 actions, the lazy one last (Sec. 3)."""
         mdp, default = self.mdp, self.default_policy
         n_states, n_actions = mdp.n_states, mdp.n_actions
         rows = np.arange(n_states * n_actions)
@@ -112,38 +119,52 @@ def lazy_gap(q: ArrayLike, default_policy: ArrayLike) -> NDArray[np.float64]:
 
     Args:
         q: `[..., A]` values of taking control with each action.
-        default_policy: `[..., A]` the default's probabilities.
+        default_policy: `[..., A]` probabilities of the default policy.
 
     Returns:
-        `[...]` gaps; the greedy agent takes control where the gap is larger than eta.
+        `[...]` gaps. The greedy agent takes control where the gap is larger than eta.
     """
     values = np.asarray(q, dtype=np.float64)
     if np.isnan(values).any():
         raise ValueError(f"q is nan at {tuple(int(i) for i in np.argwhere(np.isnan(values))[0])}, expected numbers.")
     best = values.max(axis=-1, keepdims=True)
-    # Summing differences, not values, makes the gap exactly 0 where the default only takes best actions.
+    # A sum of differences, and not of values, is exactly 0 where the default policy takes only best actions.
     return np.einsum("...a,...a->...", np.asarray(default_policy, dtype=np.float64), best - values)
 
 
 def check_eta(eta: float) -> float:
-    """`eta` as a float; anything but a finite number is an error."""
+    """Returns `eta` as a float, and raises an error if it is not a finite number."""
     value = float(eta)
     if not abs(value) <= LARGEST:
         raise ValueError(
-            f"eta is {value}, expected a number of size up to {LARGEST:g}: the price of a step of control."
+            f"eta is {value}, expected a number between -{LARGEST:g} and {LARGEST:g}: the price of a step in control."
         )
     return value
 
 
 def check_policy(mdp: MDP, policy: ArrayLike, n_choices: int, what: str) -> NDArray[np.float64]:
-    """A table of probabilities `[S, n_choices]` over the choices in each state of a model, checked."""
+    """Returns a policy of a model as `[S, n_choices]` probabilities, and raises an error if it is not valid.
+
+    Args:
+        mdp: The model.
+        policy: The probabilities.
+        n_choices: Number of actions in each state, with or without the lazy one.
+        what: The name of the policy in error messages.
+    """
     return check_table(policy, (mdp.n_states, n_choices), what, mdp.describe_state)
 
 
 def check_table(
     policy: ArrayLike, shape: tuple[int, int], what: str, describe: Callable[[int], str] = "state {}".format
 ) -> NDArray[np.float64]:
-    """A table of probabilities of the given shape, checked row by row and never renormalised."""
+    """Returns a table of probabilities, one distribution per row, and raises an error if it is not valid.
+
+    Args:
+        policy: The probabilities; they are not normalized.
+        shape: The expected shape.
+        what: The name of the table in error messages.
+        describe: Names the state of a row in error messages.
+    """
     table = real_array(policy, f"{what} entries")
     if table.shape != shape:
         raise ValueError(f"{what} has shape {table.shape}, expected {shape}: one row per state.")
@@ -163,7 +184,7 @@ def check_table(
 
 
 def _with_exact_loops(matrix: sp.csr_array, states: NDArray[np.int64], n_choices: int) -> sp.csr_array:
-    """Sets the self-loops of `states` to exactly 1: blending probabilities may leave 1 - 1e-16 there."""
+    """Sets the transitions of absorbing states to exactly 1, where mixing rows may have left 1 - 1e-16."""
     for state in states:
         begin, end = matrix.indptr[state * n_choices], matrix.indptr[(state + 1) * n_choices]
         matrix.data[begin:end] = 1.0

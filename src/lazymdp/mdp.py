@@ -1,11 +1,11 @@
-"""A finite Markov decision process, sparse and checked.
+"""A finite Markov decision process, stored sparsely and checked on construction.
 
-An MDP is `M = (S, A, gamma, r, P, delta_0)` (Sec. 3 of the paper). Whatever form the transitions arrive in, they are
-kept as one sparse matrix `[S*A, S]` whose row `s*A + a` is `P(. | s, a)`; every algorithm of the library reads that one
-form. Nothing is repaired on the way in: a row that does not sum to 1 is an error, not a rounding to be hidden.
+An MDP is `M = (S, A, gamma, r, P, delta_0)` (Sec. 3 of the paper). Transitions are accepted in several forms and stored
+as one sparse matrix `[S*A, S]`, whose row `s*A + a` is `P(. | s, a)`. Every algorithm of the library reads this form.
+Input is never repaired: a row that does not sum to 1 is an error.
 
-Absorbing states loop onto themselves with reward 0 under every action. The agent never takes control there, pays
-nothing there, and they are left out of every minimum, maximum and average over states.
+An absorbing state returns to itself with reward 0 under every action. The agent never takes control there and never
+pays there, and absorbing states are excluded from every minimum, maximum and average over states.
 """
 
 from __future__ import annotations
@@ -26,29 +26,38 @@ from lazymdp.envs.toy_text import read_table
 if TYPE_CHECKING:
     import gymnasium as gym
 
-_FORMAT = 1  # of the npz files: raised when a field changes its meaning
+_FORMAT = 1  # version of the npz files, incremented when a field changes its meaning
 
 
 class MDP:
-    """A finite model: `n_states` states, `n_actions` actions in each, discount `gamma`.
+    """A finite Markov decision process.
 
     Args:
         transitions: `[S, A, S]` array, or a list of A sparse `[S, S]` matrices (one per action), or one sparse
             `[S*A, S]` matrix whose row `s*A + a` belongs to state `s` and action `a`.
-        rewards: `[S, A]` expected reward of each action. Large arrays that fit are shared, not copied: do not change
-            them afterwards.
-        gamma: Discount in `[0, 1]`. With 1, infinite-horizon questions need a model that is sure to be absorbed
-            whatever one does; they say so when they are asked. Finite horizons take any.
-        start: `[S]` distribution of the first state, or one state; by default uniform over the states not absorbing.
-        absorbing: `[S]` bool; by default the states that loop onto themselves with reward 0 under every action.
-        state_names: A name per state, for messages and tables.
-        action_names: A name per action.
+        rewards: `[S, A]` expected reward of each action in each state. A large array that needs no conversion is
+            shared and not copied: do not change it afterwards.
+        gamma: Discount in `[0, 1]`. With 1, infinite-horizon methods require that every policy reaches an absorbing
+            state with probability 1, and raise an error otherwise. Finite-horizon methods accept any discount.
+        start: `[S]` distribution of the initial state, or one state; by default uniform over the states that are not
+            absorbing.
+        absorbing: `[S]` bool; by default the states that return to themselves with reward 0 under every action.
+        state_names: One name per state, for messages and tables.
+        action_names: One name per action.
 
     Attributes:
-        transitions: sparse `[S*A, S]`.
-        rewards: `[S, A]`.
-        start: `[S]`.
+        n_states: Number of states S.
+        n_actions: Number of actions A, the same in every state.
+        gamma: Discount.
+        transitions: Sparse `[S*A, S]`; row `s*A + a` holds the distribution of the next state.
+        rewards: `[S, A]` expected rewards.
+        start: `[S]` distribution of the initial state.
         absorbing: `[S]` bool.
+        state_names: One name per state, or None.
+        action_names: One name per action, or None.
+        max_successors: Largest number of next states of a state and action.
+        max_reward: Largest absolute reward.
+        row_defect: Largest difference from 1 of the sum of a transition row (rounding).
 
     Example:
         >>> mdp = MDP([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]], [[0.0, 1.0], [0.0, 0.0]], gamma=0.9)
@@ -83,19 +92,19 @@ class MDP:
         for array in (matrix.data, matrix.indices, matrix.indptr, self.rewards, self.absorbing, self.start):
             array.flags.writeable = False
 
-    # -- reading a model -----------------------------------------------------------------------------------------
+    # -- reading and writing -------------------------------------------------------------------------------------
 
     @classmethod
     def from_gymnasium(cls, env: gym.Env[Any, Any], gamma: float) -> MDP:
-        """Reads the model of an environment that carries `P`, as toy_text's do (FrozenLake, Taxi, CliffWalking ...).
+        """Reads the model of an environment with a transition table `P`, such as FrozenLake, Taxi or CliffWalking.
 
-        `P[s][a]` lists `(probability, next state, reward, terminated)`. Next states that repeat add up. A `terminated`
-        transition ends the episode, so it has to lead to an absorbing state, which the table itself need not offer
-        (CliffWalking's goal goes on). A state that is only ever entered by termination becomes absorbing; where that
-        cannot be (Taxi), one state named "terminal" is added at the end.
+        `P[s][a]` is a list of `(probability, next state, reward, terminated)`. The probabilities of equal next states
+        are added. A `terminated` transition ends the episode, so it must lead to an absorbing state. The table need not
+        have one: in CliffWalking, the goal has transitions of its own. A state that is entered only by terminated
+        transitions becomes absorbing. Where that is not possible (Taxi), one state named "terminal" is appended.
 
         Args:
-            env: The environment; wrappers are looked through.
+            env: The environment, possibly wrapped.
             gamma: Discount.
         """
         table = read_table(env.unwrapped)
@@ -109,7 +118,7 @@ class MDP:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to `path` as npz (plain arrays, no pickle), in one step: a crash leaves the old file."""
+        """Writes the model to `path` as npz (plain arrays, no pickle); a crash leaves the old file unchanged."""
         arrays: dict[str, Any] = {
             "format": _FORMAT,
             "indptr": self.transitions.indptr,
@@ -128,7 +137,7 @@ class MDP:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MDP:
-        """Reads a model written by `save`; everything is checked again, and no pickle is ever read."""
+        """Reads a model that `save` wrote. The model is checked again, and no pickle is read."""
         try:
             with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
@@ -147,30 +156,31 @@ class MDP:
         names = {key: arrays[key].tolist() for key in ("state_names", "action_names") if key in arrays}
         return cls(matrix, rewards, float(arrays["gamma"]), arrays["start"], arrays["absorbing"], **names)
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- properties of the model ---------------------------------------------------------------------------------
 
     def start_average(self, values: ArrayLike) -> float:
-        """Mean of `values [S]` over the start distribution."""
+        """Returns the mean of `values` `[S]` over the initial distribution."""
         return float(self.start @ np.asarray(values, dtype=float))
 
     def state_average(self, values: ArrayLike) -> float:
-        """Mean of `values [S]` over the states that are not absorbing (0 if there is none)."""
+        """Returns the mean of `values` `[S]` over the states that are not absorbing; 0 if all are."""
         alive = np.asarray(values, dtype=float)[~self.absorbing]
         return float(alive.mean()) if alive.size else 0.0
 
     def describe_state(self, state: int) -> str:
-        """The state's number, and its name where it has one."""
+        """Returns the index of a state, followed by its name if it has one."""
         return f"state {state}" if self.state_names is None else f"state {state} {self.state_names[state]}"
 
     def describe_action(self, action: int) -> str:
-        """The action's number, and its name where it has one."""
+        """Returns the index of an action, followed by its name if it has one."""
         return f"action {action}" if self.action_names is None else f"action {action} {self.action_names[action]}"
 
     def can_live_forever(self) -> NDArray[np.int64]:
-        """The states from which some policy is never absorbed: where they exist, gamma = 1 makes no sense.
+        """Returns the states from which some policy can avoid absorption forever.
 
-        They form the largest set with, in each of its states, an action that stays inside. Found by peeling: a
-        state goes once every action of it can leave; each transition is looked at once.
+        If there are any, values with gamma = 1 are not defined. They form the largest set of states in which every
+        state has an action that stays inside the set. The set is found by elimination: a state is removed once each of
+        its actions can leave the set, and every transition is visited once.
         """
         alive = ~self.absorbing
         into = self.transitions.tocsc()
@@ -188,15 +198,16 @@ class MDP:
         return np.flatnonzero(alive)
 
     def check_infinite_horizon(self) -> None:
-        """Raises where gamma is 1 and some policy is never absorbed: its value would not be finite."""
+        """Raises an error if gamma is 1 and some policy can avoid absorption forever: its value might be infinite."""
         if self.gamma < 1.0:
             return
         stuck = self.can_live_forever()
         if stuck.size:
             listed = ", ".join(self.describe_state(int(s)) for s in stuck[:5]) + (" ..." if stuck.size > 5 else "")
             raise ValueError(
-                f"gamma = 1 needs certain absorption, but from {stuck.size} of {self.n_states} states some policy is "
-                f"never absorbed: {listed}. Use gamma < 1, or a finite horizon (`solve(..., horizon=H)`)."
+                f"gamma = 1 requires that every policy reaches an absorbing state, but from {stuck.size} of "
+                f"{self.n_states} states some policy never does: {listed}. Use gamma < 1, or a finite horizon "
+                "(`solve(..., horizon=H)`)."
             )
 
     def __repr__(self) -> str:
@@ -207,14 +218,15 @@ class MDP:
             f"{self.transitions.nnz} transitions, {int(self.absorbing.sum())} absorbing, start: {start})"
         )
 
-    # -- checks on the way in ------------------------------------------------------------------------------------
+    # -- checks of the arguments ---------------------------------------------------------------------------------
 
     def _place(self, row: int) -> str:
+        """Names the state and the action of a transition row in error messages."""
         state, action = divmod(int(row), self.n_actions)
         return f"{self.describe_state(state)}, {self.describe_action(action)}"
 
     def _check_transitions(self, matrix: sp.csr_array) -> None:
-        for bad, what in ((~np.isfinite(matrix.data), "is not a number"), (matrix.data < 0.0, "is negative")):
+        for bad, what in ((~np.isfinite(matrix.data), "is not finite"), (matrix.data < 0.0, "is negative")):
             if bad.any():
                 entry = int(np.argmax(bad))
                 row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
@@ -231,7 +243,7 @@ class MDP:
             found = float(matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]].sum())
             raise ValueError(
                 f"transitions of {self._place(row)} sum to {found!r}, not 1. "
-                "Nothing is renormalised for you: correct the row, or divide it by its sum if that is what you mean."
+                "Rows are not normalized automatically: correct the row, or divide it by its sum."
             )
 
     def _check_rewards(self, rewards: ArrayLike) -> NDArray[np.float64]:
@@ -241,17 +253,18 @@ class MDP:
                 f"rewards have shape {array.shape}, expected [S, A] = ({self.n_states}, {self.n_actions}): "
                 "the expected reward of each action in each state."
             )
-        if not (np.abs(array) <= LARGEST).all():  # also nan
+        if not (np.abs(array) <= LARGEST).all():  # also catches nan
             row = int(np.argmax(~(np.abs(array) <= LARGEST)))
             raise ValueError(
-                f"reward of {self._place(row)} is {array.flat[row]}, expected a number of size up to {LARGEST:g}."
+                f"reward of {self._place(row)} is {array.flat[row]}, expected a number between -{LARGEST:g} and "
+                f"{LARGEST:g}."
             )
         return array
 
     def _check_absorbing(self, absorbing: ArrayLike | None) -> NDArray[np.bool_]:
         loops = np.ones(self.n_states, dtype=bool)
         states = np.arange(self.n_states)
-        for action in range(self.n_actions):  # one action at a time keeps the temporaries small
+        for action in range(self.n_actions):  # one action at a time, to keep the temporary arrays small
             begin = self.transitions.indptr[action : -1 : self.n_actions]
             end = self.transitions.indptr[action + 1 :: self.n_actions]
             loops &= (end - begin == 1) & (self.transitions.indices[begin] == states)
@@ -269,7 +282,7 @@ class MDP:
             action = self._first_leaving_action(state)
             raise ValueError(
                 f"{self.describe_state(state)} is declared absorbing, but {self.describe_action(action)} leaves it or "
-                f"pays {self.rewards[state, action]:g}: an absorbing state loops onto itself with reward 0."
+                f"has reward {self.rewards[state, action]:g}: an absorbing state returns to itself with reward 0."
             )
         return mask.copy()
 
@@ -279,7 +292,7 @@ class MDP:
             begin, end = self.transitions.indptr[row], self.transitions.indptr[row + 1]
             if list(self.transitions.indices[begin:end]) != [state] or self.rewards[state, action] != 0.0:
                 return action
-        raise AssertionError(f"state {state} loops under every action")
+        raise AssertionError(f"state {state} returns to itself under every action")
 
     def _check_start(self, start: ArrayLike | int | None) -> NDArray[np.float64]:
         if start is None:

@@ -69,7 +69,7 @@ def test_reports_cover_every_episode(capsys):
 def test_progress_is_shown_if_asked_for(capsys):
     train(TrainConfig("FrozenLake-v1", settings=SMALL), show_progress=True)
     out, shown = capsys.readouterr()
-    assert not out and re.search(r"[\d,]+/s, eta 0: score [\d.]+ control \d+%", " ".join(shown.split()))
+    assert not out and re.search(r"[\d,]+/s, eta 0: return [\d.]+, control \d+%", " ".join(shown.split()))
 
 
 def test_a_network_that_is_no_longer_finite_stops_the_run(tmp_path, capsys):
