@@ -15,6 +15,22 @@ from lazymdp._colors import BRIDGE, DEEP_WATER, FLOOR, WALL, rgb
 from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
 from lazymdp.envs.grid import CELL, GridWorld
 
+WORLDS: list[tuple[str, dict[str, Any]]] = [
+    ("lazymdp/RiversAndBridges-v0", {}),
+    ("lazymdp/RiversAndBridges-v0", {"layout": ["S~G", ".=."]}),
+    ("lazymdp/KeyDoorTreasure-v0", {}),
+    ("lazymdp/KeyDoorTreasure-v0", {"apple": True}),
+    ("lazymdp/KeyDoorTreasure-v0", {"layout": "K.S.D.T"}),
+]
+
+
+@pytest.fixture(params=WORLDS, ids=str)
+def env(request: pytest.FixtureRequest) -> GridWorld:
+    """Each world in turn, without Gymnasium's wrappers but with its spec."""
+    env_id, kwargs = request.param
+    return bare(gym.make(env_id, **kwargs))
+
+
 # --- Gymnasium's rules ---------------------------------------------------------------------------
 
 

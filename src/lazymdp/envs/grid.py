@@ -1,7 +1,7 @@
-"""What the grid worlds share: a checked map, a deterministic tabular environment, and its pictures.
+"""The base class of the grid worlds: a checked map, a deterministic tabular environment, and its pictures.
 
-A world is given by its map (rows of characters), a table of successors `[S, A]`, and the rewards
-for entering its absorbing characters. Everything else, `P` included, follows from these three.
+A world is defined by its map (rows of characters), a table of successors `[S, A]`, and the rewards for entering its
+absorbing cells. Everything else, including `P`, follows from these three.
 """
 
 import inspect
@@ -26,18 +26,17 @@ COUNTED_FROM_0 = "(rows and columns are counted from 0)"
 
 
 def read_layout(layout: str | Sequence[str], tiles: Mapping[str, "Tile"]) -> Layout:
-    """Turns a map into a tuple of equally long rows, and refuses what is not a map.
+    """Returns a map as a tuple of rows of equal length, and raises an error if it is not a valid map.
 
     Args:
-        layout: the map, as one string with a line per row (indented as one likes) or as one string
-            per row.
-        tiles: the characters that may stand in it.
+        layout: The map: one string with one line per row (any indentation), or a sequence with one string per row.
+        tiles: The characters that the map may contain.
 
     Returns:
-        The rows, with exactly one start `S` among them.
+        The rows, which contain exactly one start `S`.
     """
     if isinstance(layout, str):
-        # Blanks at the end of a line are invisible, and a map has no use for them.
+        # Spaces at the end of a line are invisible, and never part of a map.
         text = "\n".join(line.rstrip() for line in layout.splitlines())
         rows = tuple(inspect.cleandoc(text).splitlines())
     elif isinstance(layout, Sequence) and all(isinstance(row, str) for row in layout):
@@ -51,7 +50,7 @@ def read_layout(layout: str | Sequence[str], tiles: Mapping[str, "Tile"]) -> Lay
 
     starts = find(rows, "S")
     if not starts:
-        raise ValueError("layout has no start: put one 'S' on the cell where episodes begin")
+        raise ValueError("layout has no start: put one 'S' on the cell where episodes start")
     if len(starts) > 1:
         raise ValueError(
             f"layout has a second start 'S' at {place(*starts[1])}; the first is at "
@@ -64,19 +63,19 @@ def _check_row(row: int, characters: str, length: int, tiles: Mapping[str, "Tile
     if len(characters) != length:
         raise ValueError(
             f"layout row {row} has length {len(characters)}, but row 0 has length {length}: all "
-            f"rows must be equally long {COUNTED_FROM_0}; received {characters!r}"
+            f"rows must have the same length {COUNTED_FROM_0}; received {characters!r}"
         )
     for column, character in enumerate(characters):
         if character not in tiles:
             known = ", ".join(f"{known!r} {tile.name}" for known, tile in tiles.items())
             raise ValueError(
-                f"layout has {character!r} at {place(row, column)}, which means nothing here; "
+                f"layout has {character!r} at {place(row, column)}, which has no meaning here; "
                 f"use one of {known} {COUNTED_FROM_0}"
             )
 
 
 def find(layout: Layout, character: str) -> list[tuple[int, int]]:
-    """The (row, column) of every cell that holds `character`, in reading order."""
+    """Returns the (row, column) of every cell that holds `character`, in reading order."""
     return [
         (row, column)
         for row, characters in enumerate(layout)
@@ -86,12 +85,12 @@ def find(layout: Layout, character: str) -> list[tuple[int, int]]:
 
 
 def place(row: int, column: int) -> str:
-    """How errors and state names call a cell."""
+    """Returns the name of a cell, for error messages and names of states."""
     return f"row {row}, column {column}"
 
 
-def neighbour(layout: Layout, row: int, column: int, action: int) -> tuple[int, int]:
-    """The cell one move away; the cell itself where the map ends."""
+def neighbor(layout: Layout, row: int, column: int, action: int) -> tuple[int, int]:
+    """Returns the cell that a move leads to; at the edge of the map, the cell itself."""
     rows, columns = _MOVES[action]
     return (
         min(max(row + rows, 0), len(layout) - 1),
@@ -108,17 +107,17 @@ class GridWorld(gym.Env[int, int]):
     """A tabular world on a map, with four deterministic moves.
 
     Attributes:
-        layout: the map in force, one string per row.
+        layout: The map, one string per row.
         grid_shape: (rows, columns) of the map.
-        cells: int [S, 2], the (row, column) of every state.
-        state_names: one readable name per state.
-        action_names: one readable name per action.
-        P: the model, `P[state][action] = [(probability, next_state, reward, terminated)]`.
-        initial_state_distrib: float [S], the distribution `reset` samples from.
-        s: the current state.
+        cells: int `[S, 2]`, the (row, column) of every state.
+        state_names: One name per state.
+        action_names: One name per action.
+        P: The model, `P[state][action] = [(probability, next_state, reward, terminated)]`.
+        initial_state_distrib: float `[S]`, the distribution from which `reset` samples.
+        s: The current state.
     """
 
-    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's)
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (as in Gymnasium)
     action_names = ACTION_NAMES
 
     def __init__(
@@ -135,13 +134,12 @@ class GridWorld(gym.Env[int, int]):
         """Builds the model.
 
         Args:
-            layout: the rows of a checked map.
-            tiles: how each character is drawn.
-            cells: [S, 2], the (row, column) of every state; the first state on the start `S` is
-                where episodes begin.
-            state_names: [S], a readable name per state.
-            successors: [S, A], where every move leads, before absorption is considered.
-            entering_rewards: the absorbing characters, and the reward for entering each.
+            layout: The rows of a checked map.
+            tiles: How each character is drawn.
+            cells: `[S, 2]` (row, column) of every state. Episodes start in the first state on the start `S`.
+            state_names: `[S]` names of the states.
+            successors: `[S, A]` state that each move leads to, without regard to absorbing states.
+            entering_rewards: The absorbing characters, and the reward for entering each of them.
             render_mode: None, "ansi" or "rgb_array".
         """
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -156,7 +154,7 @@ class GridWorld(gym.Env[int, int]):
         self._tiles = tiles
 
         n_states, n_actions = successors.shape
-        # Gymnasium types a Discrete by NumPy's integers, though it takes Python's as well.
+        # Gymnasium's type hints want NumPy integers, although Discrete spaces accept Python's.
         self.observation_space = gym.spaces.Discrete(n_states)  # type: ignore[assignment]
         self.action_space = gym.spaces.Discrete(n_actions)  # type: ignore[assignment]
         rewards = [entering_rewards.get(layout[row][column]) for row, column in cells]
@@ -169,13 +167,13 @@ class GridWorld(gym.Env[int, int]):
         self.initial_state_distrib[self.s] = 1.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Starts an episode in a state sampled from `initial_state_distrib`; has no options."""
+        """Starts an episode in a state sampled from `initial_state_distrib`; there are no options."""
         super().reset(seed=seed)
         self.s = int(sample_rows(self.initial_state_distrib, self.np_random.random()))
         return self.s, {"prob": float(self.initial_state_distrib[self.s])}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Moves; at an absorbing state, stays there."""
+        """Moves the agent; an absorbing state is never left."""
         if action not in self.action_space:
             moves = ", ".join(f"{index} {name}" for index, name in enumerate(self.action_names))
             raise ValueError(f"action must be one of {moves}; received {action!r}")
@@ -183,14 +181,14 @@ class GridWorld(gym.Env[int, int]):
         return self.s, reward, terminated, False, {"prob": prob}
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Shows the map and the agent.
+        """Draws the map and the agent.
 
         Returns:
-            Text for "ansi"; uint8 [CELL * rows, CELL * columns, 3] for "rgb_array".
+            Text for "ansi"; uint8 `[CELL * rows, CELL * columns, 3]` for "rgb_array".
         """
         if self.render_mode is None:
             gym.logger.warn(
-                "render() shows nothing without a render mode: give render_mode='ansi' or "
+                "render() draws nothing without a render mode: pass render_mode='ansi' or "
                 "render_mode='rgb_array' to gymnasium.make"
             )
             return None
@@ -204,16 +202,16 @@ class GridWorld(gym.Env[int, int]):
         return draw_map(lines, {**self._tiles, "@": agent})
 
     def _shown_layout(self) -> Layout:
-        """The map as it looks in the current state, for worlds where moves change it."""
+        """Returns the map as it looks in the current state; worlds that change override this."""
         return self.layout
 
     def _agent_layers(self) -> tuple["Layer", ...]:
-        """How the agent looks in the current state."""
+        """Returns the layers of the agent's picture in the current state."""
         return AGENT
 
 
 def _outcome(state: int, successor: int, rewards: Sequence[float | None]) -> Outcome:
-    """The only outcome of a move, where `rewards` [S] is None at states that do not absorb."""
+    """Returns the only outcome of a move; `rewards` `[S]` is None for states that are not absorbing."""
     if rewards[state] is not None:
         return 1.0, state, 0.0, True
     reward = rewards[successor]
@@ -225,19 +223,19 @@ def _outcome(state: int, successor: int, rewards: Sequence[float | None]) -> Out
 Mask = NDArray[np.bool_]  # [fine pixels, fine pixels] of one cell
 Layer = tuple[Mask, str]  # the pixels to paint, and their color in `_colors`
 
-CELL = 32  # pixels per side of a cell; even, as many video encoders want frames to be
-_FINE = 4  # a cell is drawn this many times larger, then averaged down, to smooth its edges
+CELL = 32  # pixels per side of a cell; even, because many video encoders require it
+_FINE = 4  # cells are drawn at this multiple of their size and averaged, to smooth the edges
 _Y, _X = (np.mgrid[: CELL * _FINE, : CELL * _FINE] + 0.5) / (CELL * _FINE)
-_LINE_SHADE = 0.88  # grid lines darken what they cross
+_LINE_SHADE = 0.88  # grid lines multiply the brightness of their pixels by this
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What one character of a map is called, and how it is drawn.
+    """The name and the picture of one character of a map.
 
     Attributes:
-        name: what errors call it.
-        ground: the color that fills the cell.
+        name: The name in error messages.
+        ground: The color that fills the cell.
         layers: (mask, color) pairs, painted over the ground in this order.
     """
 
@@ -247,26 +245,26 @@ class Tile:
 
 
 def disc(x: float, y: float, radius: float) -> Mask:
-    """A disc around (x, y), where a cell is the unit square and y points down."""
+    """Returns a disc around (x, y); a cell is the unit square, and y points down."""
     inside: Mask = (_X - x) ** 2 + (_Y - y) ** 2 < radius**2
     return inside
 
 
 def box(left: float, top: float, right: float, bottom: float) -> Mask:
-    """An upright rectangle, in the coordinates of `disc`."""
+    """Returns a rectangle, in the coordinates of `disc`."""
     inside: Mask = (left <= _X) & (right > _X) & (top <= _Y) & (bottom > _Y)
     return inside
 
 
 def pennant(left: float, y: float, length: float, height: float) -> Mask:
-    """A triangle that points right, in the coordinates of `disc`."""
+    """Returns a triangle that points to the right, in the coordinates of `disc`."""
     along = (_X - left) / length
     inside: Mask = (along >= 0) & (np.abs(_Y - y) < height / 2 * (1 - along))
     return inside
 
 
 def wave(y: float, height: float, thickness: float) -> Mask:
-    """A ripple that crosses the cell and goes on in the next, in the coordinates of `disc`."""
+    """Returns a wavy line that continues in the next cell, in the coordinates of `disc`."""
     inside: Mask = np.abs(_Y - y - height * np.sin(4 * np.pi * _X)) < thickness / 2
     return inside
 
@@ -279,7 +277,7 @@ AGENT: tuple[Layer, ...] = (
 
 
 def draw_map(layout: Sequence[str], tiles: Mapping[str, Tile]) -> NDArray[np.uint8]:
-    """The map as pixels, uint8 [CELL * rows, CELL * columns, 3]."""
+    """Draws a map as pixels, uint8 `[CELL * rows, CELL * columns, 3]`."""
     cells = {character: _draw_cell(tiles[character]) for character in set("".join(layout))}
     picture = np.concatenate([np.concatenate([cells[character] for character in row], axis=1) for row in layout])
     picture[-1] *= _LINE_SHADE
@@ -289,7 +287,7 @@ def draw_map(layout: Sequence[str], tiles: Mapping[str, Tile]) -> NDArray[np.uin
 
 
 def _draw_cell(tile: Tile) -> NDArray[np.float64]:
-    """One cell, [CELL, CELL, 3], with a grid line along its top and its left."""
+    """Draws one cell, `[CELL, CELL, 3]`, with a grid line along its top and its left edge."""
     fine = np.empty((CELL * _FINE, CELL * _FINE, 3))
     fine[:] = _colors.rgb(tile.ground)
     for mask, color in tile.layers:

@@ -1,4 +1,4 @@
-"""Key-Door-Treasure: four rooms, where a far-away key decides whether there is any reward."""
+"""Key-Door-Treasure: four rooms, in which the reward can only be reached with a distant key."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ _APPLE_REWARD = 0.1
 
 
 def _key_mask(x: float, y: float, length: float) -> grid.Mask:
-    """A key around (x, y), its bow to the left."""
+    """Returns a key around (x, y), with its bow to the left."""
 
     def part(left: float, top: float, right: float, bottom: float) -> grid.Mask:
         return grid.box(x + left * length, y + top * length, x + right * length, y + bottom * length)
@@ -85,7 +85,7 @@ _TILES = {
         ),
     ),
 }
-# An open door is how a door looks to who has the key; no map is written with it.
+# Doors are drawn open once the agent has the key. A map cannot contain an open door.
 _SHOWN_TILES = _TILES | {
     "/": grid.Tile(
         "open door",
@@ -97,15 +97,14 @@ _CARRIED_KEY: grid.Layer = (_key_mask(0.516, 0.48, 0.5), _colors.INK)
 
 
 class KeyDoorTreasure(grid.GridWorld):
-    """Fetch the key, pass the door, take the treasure; and, if asked, resist an apple.
+    """Fetch the key, pass the door and take the treasure; optionally, an apple distracts from it.
 
     ## Description
 
-    The agent starts in the first of four rooms. The treasure lies behind a door, and the door opens
-    only to who has been to the room of the key. Most moves on the way can be made up for later; the
-    few at the gaps in the walls, at the key and at the treasure cannot be left to chance. An apple
-    near the start, which ends the episode with a small reward, turns the world into a test of
-    exploration.
+    The agent starts in the first of four rooms. The treasure lies behind a door, which opens only
+    with the key from another room. Most wrong moves on the way can be corrected later. The moves at
+    the gaps in the walls, at the key and at the treasure matter most. An optional apple near the
+    start ends the episode with a small reward, which turns the world into a test of exploration.
 
     The default map (`#` wall, `.` floor, `S` start, `K` key, `D` door, `T` treasure, `A` apple):
 
@@ -126,16 +125,16 @@ class KeyDoorTreasure(grid.GridWorld):
     ## Action space
 
     `Discrete(4)`: 0 moves up, 1 right, 2 down, 3 left, always by one cell. A move into a wall,
-    beyond the edge of the map, or into a door without the key leaves the agent where it is. Nothing
-    is random. An agent that is on the key's cell after a move has the key, and never loses it.
+    beyond the edge of the map, or into a door without the key leaves the agent where it is. All
+    moves are deterministic. The agent gets the key when a move ends on its cell, and keeps it.
 
     ## Observation space
 
-    `Discrete(2 * n)`, where n counts the cells that are not walls: `Discrete(206)` on the default
-    map, where n is 103. The state is `n * has_key + cell`, with the cells counted in reading order,
-    so the states without the key come first. Each pair of cell and key is a state, even those that
-    no episode visits: on the key's cell or in the door without the key, from where one moves on
-    like from any other cell.
+    `Discrete(2 * n)`, where n is the number of cells that are not walls: `Discrete(206)` on the
+    default map, where n is 103. The state is `n * has_key + cell`, with the cells in reading order,
+    so that the states without the key come first. Every pair of a cell and `has_key` is a state,
+    even if no episode can visit it, such as the door without the key. Such states have transitions
+    like all others.
 
     ## Starting state
 
@@ -150,26 +149,26 @@ class KeyDoorTreasure(grid.GridWorld):
     ## Episode end
 
     The episode terminates when the agent enters the treasure's cell or, with `apple=True`, the
-    apple's. In `P` these states are absorbing: each move stays there, pays 0 and says terminated.
-    When made by its id, the world truncates an episode after 1000 steps.
+    apple's. In `P` these states are absorbing: each move stays there, has reward 0 and is
+    terminated. `gymnasium.make` truncates an episode after 1000 steps.
 
     ## Information
 
     `reset` and `step` both return one key:
 
-    - `prob`: the probability of what just happened (of this start, of this outcome of the move),
-      which is 1.0 as nothing is random.
+    - `prob`: the probability of the initial state or of the outcome of the move, which is 1.0 in
+      this deterministic world.
 
-    The model can be read as `P`, `initial_state_distrib`, `state_names` and `action_names`; `cells`
-    (`[S, 2]`, the row and column of each state), `has_key` (`[S]`), `grid_shape` and `layout` put
-    states on the map.
+    The attributes `P`, `initial_state_distrib`, `state_names` and `action_names` hold the model.
+    `cells` (`[S, 2]`, the row and column of each state), `has_key` (`[S]`), `grid_shape` and
+    `layout` relate states to the map.
 
     ## Arguments
 
     - `apple`: whether `A` is an apple. Otherwise it is floor, and `layout` shows it as `.`.
-    - `layout`: a map of one's own, as a string with one line per row or as one string per row. It
-      needs one `S`, at least one `T`, at most one `K`, and a `K` if there is a `D`. It need not be
-      walled in. None is the map above.
+    - `layout`: another map, as a string with one line per row or as a sequence with one string per
+      row. It needs exactly one `S`, at least one `T`, at most one `K`, and a `K` if there is a `D`.
+      Walls around the map are not necessary. None stands for the map above.
     - `render_mode`: None, "ansi" (text, with the agent as `@` and an open door as `/`) or
       "rgb_array" (pixels).
 
@@ -183,8 +182,8 @@ class KeyDoorTreasure(grid.GridWorld):
 
     ## Version history
 
-    - v0: first version. The paper describes this world but its picture is lost; the map is ours,
-      and chosen to have the properties that the paper states.
+    - v0: first version. The paper describes this world, but its picture is missing from the source.
+      This map is a reconstruction that has the properties stated in the paper.
     """
 
     def __init__(
@@ -193,7 +192,7 @@ class KeyDoorTreasure(grid.GridWorld):
         layout: str | Sequence[str] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Reads the map and builds the model; the class describes the arguments."""
+        """Reads the map and builds the model; see the class for the arguments."""
         rows = grid.read_layout(_LAYOUT if layout is None else layout, _TILES)
         _check_things(rows, apple)
         if not apple:
@@ -224,14 +223,14 @@ class KeyDoorTreasure(grid.GridWorld):
 
 
 def _check_things(layout: grid.Layout, apple: bool) -> None:
-    """Refuses a map where a treasure, a key or an apple is missing, or where there are two keys."""
+    """Raises an error if the treasure, the key or the apple is missing, or if there are two keys."""
     if not grid.find(layout, "T"):
         raise ValueError("layout has no treasure: put a 'T' on at least one cell")
     keys, doors = grid.find(layout, "K"), grid.find(layout, "D")
     if len(keys) > 1:
         raise ValueError(
             f"layout has a second key 'K' at {grid.place(*keys[1])}; the first is at "
-            f"{grid.place(*keys[0])}, and there may be one at most {grid.COUNTED_FROM_0}"
+            f"{grid.place(*keys[0])}, and there must be at most one {grid.COUNTED_FROM_0}"
         )
     if doors and not keys:
         raise ValueError(
@@ -239,18 +238,18 @@ def _check_things(layout: grid.Layout, apple: bool) -> None:
             "put one 'K' on a cell, or replace the door by floor '.' or wall '#'"
         )
     if apple and not grid.find(layout, "A"):
-        raise ValueError("apple=True, but layout has no apple: put an 'A' on at least one cell, or give apple=False")
+        raise ValueError("apple=True, but layout has no apple: put an 'A' on at least one cell, or set apple=False")
 
 
 def _successors(layout: grid.Layout, cells: NDArray[np.int64], has_key: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The state each move leads to, [S, A]."""
+    """Returns the state that each move leads to, `[S, A]`."""
     states = {
         (int(row), int(column), bool(key)): state
         for state, ((row, column), key) in enumerate(zip(cells, has_key, strict=True))
     }
 
     def successor(row: int, column: int, key: bool, action: int) -> int:
-        ahead = grid.neighbour(layout, row, column, action)
+        ahead = grid.neighbor(layout, row, column, action)
         if layout[ahead[0]][ahead[1]] not in ("#" if key else "#D"):
             row, column = ahead
         return states[row, column, key or layout[row][column] == "K"]

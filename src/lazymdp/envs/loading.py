@@ -1,4 +1,4 @@
-"""Models by name: a file saved by `MDP.save`, the id of a Gymnasium environment that carries `P`, or a map."""
+"""Loads models by name: a file of `MDP.save`, a text file with a map, or the id of a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from lazymdp.envs import KeyDoorTreasure, RiversAndBridges, grid
 from lazymdp.envs.grid import GridWorld, place
 from lazymdp.mdp import MDP
 
-_LARGEST_MAP = 1_000_000  # characters; what is longer is not a map but something else named by mistake
+_LARGEST_MAP = 1_000_000  # characters; a longer file is something else, named by mistake
 
 
 class Source(NamedTuple):
-    """A model, what to call it, and the grid world it came from, if it did."""
+    """A model and its origin.
+
+    Attributes:
+        mdp: The model.
+        name: A name for titles.
+        world: The grid world that the model describes, or None.
+    """
 
     mdp: MDP
     name: str
@@ -24,12 +30,12 @@ class Source(NamedTuple):
 
 
 def load_model(source: str | os.PathLike[str], gamma: float | None = None) -> Source:
-    """Reads a model.
+    """Loads a model.
 
     Args:
-        source: An `.npz` file written by `MDP.save`; a text file with a map of Key-Door-Treasure or Rivers & Bridges;
-            or the id of a Gymnasium environment that carries a transition table `P`.
-        gamma: Discount of a map or an environment, 0.99 if not given; an `.npz` file has its own.
+        source: An `.npz` file written by `MDP.save`, a text file with a map of Key-Door-Treasure or Rivers & Bridges,
+            or the id of a Gymnasium environment with a transition table `P`.
+        gamma: Discount of a map or an environment, by default 0.99; an `.npz` file contains its own.
     """
     path = Path(source)
     if path.suffix == ".npz":
@@ -37,7 +43,7 @@ def load_model(source: str | os.PathLike[str], gamma: float | None = None) -> So
             raise FileNotFoundError(f"there is no file {path}.")
         mdp = MDP.load(path)
         if gamma is not None and gamma != mdp.gamma:
-            raise ValueError(f"gamma is {gamma}, but {path} was saved with gamma = {mdp.gamma}: leave it out.")
+            raise ValueError(f"gamma is {gamma}, but {path} was saved with gamma = {mdp.gamma}: omit gamma.")
         return Source(mdp, path.stem, None)
     discount = 0.99 if gamma is None else gamma
     if path.is_file():
@@ -47,7 +53,7 @@ def load_model(source: str | os.PathLike[str], gamma: float | None = None) -> So
         env = gym.make(str(source))
     except gym.error.Error as error:
         raise ValueError(
-            f"{source} is neither a file nor a Gymnasium environment ({error}). Give an .npz file saved by MDP.save, "
+            f"{source} is neither a file nor a Gymnasium environment ({error}). Use an .npz file saved by MDP.save, "
             "a text file with a map, or an id such as FrozenLake-v1."
         ) from error
     base = env.unwrapped
@@ -57,7 +63,7 @@ def load_model(source: str | os.PathLike[str], gamma: float | None = None) -> So
 
 
 def _name_toy_text(env: Any) -> None:
-    """Gives Gymnasium's tabular worlds, which have none, names of states and actions, for tables and pages."""
+    """Adds names of states and actions to Gymnasium's tabular worlds, which have none."""
     entry = type(env).__name__
     if entry in ("FrozenLakeEnv", "CliffWalkingEnv"):
         shape = env.desc.shape if entry == "FrozenLakeEnv" else env.shape
@@ -78,7 +84,10 @@ def _name_toy_text(env: Any) -> None:
 
 
 def read_map(path: str | os.PathLike[str]) -> GridWorld:
-    """The world drawn in a text file: Rivers & Bridges if it has water or a goal `G`, else Key-Door-Treasure."""
+    """Returns the world of a map in a text file.
+
+    A map with water, a bridge or a goal `G` is Rivers & Bridges; any other is Key-Door-Treasure.
+    """
     try:
         if os.path.getsize(path) > _LARGEST_MAP:
             raise ValueError(f"{path} is too large to be a map (over {_LARGEST_MAP:,} characters).")

@@ -1,4 +1,4 @@
-"""Rivers & Bridges: three rivers to cross, where a single wrong step is ruin."""
+"""Rivers & Bridges: three rivers to cross, where one wrong step ends the episode with a large penalty."""
 
 from collections.abc import Sequence
 
@@ -47,14 +47,14 @@ _TILES = {
 
 
 class RiversAndBridges(grid.GridWorld):
-    """A walk over three bridges, each one step wide, between rivers that end everything.
+    """A walk over three bridges, each one cell wide, between rivers that end the episode.
 
     ## Description
 
-    The agent stands in the corner of a meadow that three rivers cut into four strips. It has to
-    reach the goal on the far side. On the meadow a bad move costs a little time; on a bridge two of
-    the four moves drop the agent into the water. Only there does it matter much who is in charge,
-    which is what makes this world a test for lazy agents.
+    The agent starts in the corner of a meadow that three rivers divide into four strips, and has to
+    reach the goal on the far side. On the meadow, a bad move costs little time. On a bridge, two of
+    the four moves lead into the water. Taking control matters on the bridges and almost nowhere
+    else, which makes this world a test for lazy agents.
 
     The default map (`S` start, `.` floor, `~` river, `=` bridge, `G` goal):
 
@@ -67,12 +67,12 @@ class RiversAndBridges(grid.GridWorld):
     ## Action space
 
     `Discrete(4)`: 0 moves up, 1 right, 2 down, 3 left, always by one cell. A move beyond the edge
-    of the map leaves the agent where it is. Nothing is random.
+    of the map leaves the agent where it is. All moves are deterministic.
 
     ## Observation space
 
-    `Discrete(rows * columns)`, so `Discrete(75)` on the default map: the cell of the agent, counted
-    in reading order, `row * columns + column`. Every cell is a state, the water included.
+    `Discrete(rows * columns)`, which is `Discrete(75)` on the default map: the cell of the agent in
+    reading order, `row * columns + column`. Every cell is a state, including the water.
 
     ## Starting state
 
@@ -87,23 +87,24 @@ class RiversAndBridges(grid.GridWorld):
     ## Episode end
 
     The episode terminates when the agent enters the goal or a river. In `P` these states are
-    absorbing: each move stays there, pays 0 and says terminated. When made by its id, the world
-    truncates an episode after 1000 steps.
+    absorbing: each move stays there, has reward 0 and is terminated. `gymnasium.make` truncates an
+    episode after 1000 steps.
 
     ## Information
 
     `reset` and `step` both return one key:
 
-    - `prob`: the probability of what just happened (of this start, of this outcome of the move),
-      which is 1.0 as nothing is random.
+    - `prob`: the probability of the initial state or of the outcome of the move, which is 1.0 in
+      this deterministic world.
 
-    The model can be read as `P`, `initial_state_distrib`, `state_names` and `action_names`; `cells`
-    (`[S, 2]`, the row and column of each state), `grid_shape` and `layout` put states on the map.
+    The attributes `P`, `initial_state_distrib`, `state_names` and `action_names` hold the model.
+    `cells` (`[S, 2]`, the row and column of each state), `grid_shape` and `layout` relate states to
+    the map.
 
     ## Arguments
 
-    - `layout`: a map of one's own, as a string with one line per row or as one string per row. It
-      needs one `S` and at least one `G`. None is the map above.
+    - `layout`: another map, as a string with one line per row or as a sequence with one string per
+      row. It needs exactly one `S` and at least one `G`. None stands for the map above.
     - `render_mode`: None, "ansi" (text, with the agent as `@`) or "rgb_array" (pixels).
 
     ```python
@@ -115,12 +116,12 @@ class RiversAndBridges(grid.GridWorld):
 
     ## Version history
 
-    - v0: first version. The paper describes this world but its picture is lost; the map is ours,
-      and chosen to have the properties that the paper states.
+    - v0: first version. The paper describes this world, but its picture is missing from the source.
+      This map is a reconstruction that has the properties stated in the paper.
     """
 
     def __init__(self, layout: str | Sequence[str] | None = None, render_mode: str | None = None) -> None:
-        """Reads the map and builds the model; the class describes the arguments."""
+        """Reads the map and builds the model; see the class for the arguments."""
         rows = grid.read_layout(_LAYOUT if layout is None else layout, _TILES)
         if not grid.find(rows, "G"):
             raise ValueError("layout has no goal: put a 'G' on at least one cell")
@@ -137,12 +138,12 @@ class RiversAndBridges(grid.GridWorld):
 
 
 def _successors(layout: grid.Layout) -> NDArray[np.int64]:
-    """The state each move leads to, [S, A]: a cell's state is its place in reading order."""
+    """Returns the state that each move leads to, `[S, A]`; states are cells in reading order."""
     n_rows, n_columns = len(layout), len(layout[0])
     return np.array(
         [
             [
-                np.ravel_multi_index(grid.neighbour(layout, row, column, action), (n_rows, n_columns))
+                np.ravel_multi_index(grid.neighbor(layout, row, column, action), (n_rows, n_columns))
                 for action in range(len(grid.ACTION_NAMES))
             ]
             for row in range(n_rows)

@@ -1,4 +1,4 @@
-"""Reading the transition table `P` that toy_text environments carry."""
+"""Reads the transition table `P` of Gymnasium's toy_text environments."""
 
 from __future__ import annotations
 
@@ -11,22 +11,31 @@ from numpy.typing import NDArray
 
 
 class Table(NamedTuple):
-    """A transition table as arrays, every terminated transition leading to a state that loops with reward 0."""
+    """A transition table as arrays, in which every terminated transition leads to an absorbing state.
 
-    transitions: sp.csr_array  # [S*A, S]
-    rewards: NDArray[np.float64]  # [S, A] expected
-    gains: sp.csr_array  # [S*A, S] probability times reward of each transition, stored where `transitions` are
-    start: NDArray[np.float64] | None  # [S]
+    Attributes:
+        transitions: Sparse `[S*A, S]`.
+        rewards: `[S, A]` expected rewards.
+        gains: Sparse `[S*A, S]`, probability times reward of each transition, with the entries of `transitions`.
+        start: `[S]` distribution of the initial state, or None if the environment does not declare it.
+        state_names: One name per state, or None.
+        action_names: One name per action, or None.
+    """
+
+    transitions: sp.csr_array
+    rewards: NDArray[np.float64]
+    gains: sp.csr_array
+    start: NDArray[np.float64] | None
     state_names: Sequence[str] | None
     action_names: Sequence[str] | None
 
 
 def read_table(env: Any) -> Table:
-    """Reads `env.P`; see `MDP.from_gymnasium` for what happens to terminated transitions."""
+    """Reads `env.P`; `MDP.from_gymnasium` describes how terminated transitions are handled."""
     table = getattr(env, "P", None)
     if table is None:
         raise ValueError(
-            f"{type(env).__name__} carries no transition table `P`: an exact model cannot be read from it. "
+            f"{type(env).__name__} carries no transition table `P`, so that no exact model can be read from it. "
             "Build an MDP by hand, or learn from samples instead."
         )
     n_states = len(table)
@@ -34,7 +43,7 @@ def read_table(env: Any) -> Table:
     if n_states == 0 or not hasattr(space, "n"):
         raise ValueError(f"{type(env).__name__} has a table `P` of {n_states} states and the action space {space}.")
     n_actions = int(space.n)
-    rows, columns, weights, ends, gains = _entries(table, n_states, n_actions)
+    rows, columns, weights, terminated, gains = _entries(table, n_states, n_actions)
     rewards = np.zeros((n_states, n_actions))
     np.add.at(rewards.ravel(), rows, gains)
     start = getattr(env, "initial_state_distrib", None)
@@ -42,11 +51,11 @@ def read_table(env: Any) -> Table:
     names = getattr(env, "state_names", None)
 
     entered_alive = np.zeros(n_states, dtype=bool)
-    entered_alive[columns[(rows // n_actions != columns) & ~ends]] = True
+    entered_alive[columns[(rows // n_actions != columns) & ~terminated]] = True
     final = np.zeros(n_states, dtype=bool)
-    final[columns[ends]] = True
+    final[columns[terminated]] = True
     final &= ~entered_alive & (starts == 0)
-    stray = ends & ~final[columns]
+    stray = terminated & ~final[columns]  # these lead to a state that is not absorbing, and need an added one
     if stray.any():
         columns = np.where(stray, n_states, columns)
         names = None if names is None else [*names, "terminal"]
@@ -64,7 +73,7 @@ def read_table(env: Any) -> Table:
 def _entries(
     table: Any, n_states: int, n_actions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
-    """The entries of a toy_text table: row, next state, probability, `terminated`, probability times reward."""
+    """Returns the entries of a table: row, next state, probability, terminated, and probability times reward."""
     rows, columns, weights, ends, gains = [], [], [], [], []
     for state in range(n_states):
         for action in range(n_actions):
@@ -90,7 +99,7 @@ def _close(
     n_states: int,
     n_actions: int,
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Transitions and gains, with loops of reward 0 in the states that are `closed`."""
+    """Returns sparse transitions and gains, in which the states in `closed` return to themselves with reward 0."""
     loops = (closed[:, None] * n_actions + np.arange(n_actions)).ravel()
     place = (np.concatenate([rows, loops]), np.concatenate([columns, np.repeat(closed, n_actions)]))
     shape = (n_states * n_actions, n_states)
@@ -102,7 +111,7 @@ def _close(
 
 
 def _row(table: Any, state: int, action: int, n_states: int) -> list[tuple[float, int, float, bool]]:
-    """The entries of one state and action, checked."""
+    """Returns the checked entries of one state and action."""
     place = f"the table `P` of state {state}, action {action}"
     try:
         entries = list(table[state][action])
@@ -114,7 +123,9 @@ def _row(table: Any, state: int, action: int, n_states: int) -> list[tuple[float
             probability, following, reward, terminated = entry
             values = float(probability), int(following), float(reward), bool(terminated)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{place} holds {entry!r}, expected (probability, next state, reward, done).") from error
+            raise ValueError(
+                f"{place} holds {entry!r}, expected (probability, next state, reward, terminated)."
+            ) from error
         if values[1] != following or not 0 <= values[1] < n_states:
             raise ValueError(f"{place} leads to state {following}, expected 0 to {n_states - 1}.")
         checked.append(values)
