@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
         )
     print(f"{result.steps:,} steps in {len(ETAS)} x {result.seeds.size} runs")
     with lz.show.styled():
-        axes = lz.show.score_curves(result.episode, curves)
+        axes = lz.show.return_curves(result.episode, curves)
         axes.set_title(f"mean of {result.seeds.size} seeds, 95 % interval")
         axes.figure.savefig(folder / "lazy_exploration.png")
 

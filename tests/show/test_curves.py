@@ -24,18 +24,18 @@ def test_a_frequency_curve_is_a_step_per_policy_with_the_bounds_marked():
     np.testing.assert_allclose(steps.edges[1:3], [0.1, 0.2])
     assert [line.get_xdata()[0] for line in axes.lines[::2]] == [0.1, 0.2]
     drawn(axes)
-    with pytest.raises(ValueError, match=r"shape \(2,\), expected \[3\], one more than"):
+    with pytest.raises(ValueError, match=r"shape \(2,\), expected \[3\], one more than there are"):
         lz.show.frequency_curve([0.1, 0.2], [0.0, 0.5])
 
 
-def test_score_curves_draw_means_with_bands():
+def test_return_curves_draw_means_with_bands():
     mean = np.linspace(0.0, 1.0, 5)
     curves = {name: Interval(mean + shift, mean + shift - 0.1, mean + shift + 0.1) for shift, name in enumerate("abc")}
-    axes = lz.show.score_curves(np.arange(5), curves)
+    axes = lz.show.return_curves(np.arange(5), curves)
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
     assert len(axes.collections) == 3
     looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
     assert len(looks) == 3
     drawn(axes)
     with pytest.raises(ValueError, match="6 curves in one picture"):
-        lz.show.score_curves([0], dict.fromkeys("abcdef", Interval(*np.zeros((3, 1)))))
+        lz.show.return_curves([0], dict.fromkeys("abcdef", Interval(*np.zeros((3, 1)))))

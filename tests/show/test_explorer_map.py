@@ -127,7 +127,8 @@ def test_a_budget_jumps_to_its_price_and_names_the_mixture(show, html, path):
     assert shown_eta(page) == plan.eta
     check_policy(page, path, plan.eta)
     first, weight, second, value, count = re.fullmatch(
-        r"Policy (\d+) with probability (\S+), else policy (\d+), drawn once: return (\S+) with (\S+) controls\.",
+        r"Policy (\d+) with probability (\S+), otherwise policy (\d+), drawn once per episode: return (\S+) with (\S+) "
+        r"controls\.",
         page.text_content("#plan"),
     ).groups()
     assert float(weight) == pytest.approx(plan.weight, rel=1e-3)
@@ -158,7 +159,7 @@ def test_pointing_at_a_cell_shows_the_numbers_of_the_library(show, html, path):
             page.hover(f'.cell[data-state="{state}"]')
             assert page.get_attribute("#card", "data-state") == str(state)
             if path.mdp.absorbing[state]:
-                assert "ended here" in page.text_content("#card")
+                assert "the episode has terminated" in page.text_content("#card")
                 continue
             assert path.mdp.state_names[state] in page.text_content("#card h2")
             assert number(page, "#card-gap") == pytest.approx(solution.lazy_gap[state], rel=1e-4)

@@ -23,7 +23,7 @@ from lazymdp.experiments.registry import Claim, Progress
 from lazymdp.experiments.results_io import Table, Tables, table
 from lazymdp.learn.tabular.q_learning import TabularResult, q_learning
 from lazymdp.measure.statistics import Interval, mean_interval
-from lazymdp.show import heat_map, score_curves, styled
+from lazymdp.show import heat_map, return_curves, styled
 
 TITLE = "Lazy exploration: Q-learning goes past the apple only at the right price"
 
@@ -150,7 +150,7 @@ def plot(data: Tables) -> Figure:
             bands["plain" if eta == 0.0 else f"eta = {eta:g}"] = Interval(
                 *(_at(curves, eta, name) for name in ("score", "score_low", "score_high"))
             )
-        score_curves(_at(curves, etas[0], "episode"), bands, ax=axes[-1])
+        return_curves(_at(curves, etas[0], "episode"), bands, ax=axes[-1])
         axes[-1].set_title(f"mean of {np.unique(data['final']['seed']).size} seeds")
         axes[-1].set_ylim(-0.03, 1.06)
         axes[-1].xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g} k" if x else "0")

@@ -1,4 +1,4 @@
-"""Curves: over the price, over controls, over time."""
+"""Curves: return against controls, laziness against the price, and learning curves."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from lazymdp.measure.statistics import Interval
 from lazymdp.show.style import axes_or_new, in_style
 
 _LINES = ((INK, "-"), (CONTROL, "-"), (FAINT, "--"), (LAZY, "-."), (CONTROL, ":"))
-"""Colour and dashes of the curves of one picture: told apart in gray too."""
+"""Color and dashes of the curves of one picture; they differ in grayscale, too."""
 
 
-class Frontier(Protocol):
-    """What `path_curves` draws; an `EtaPath` is one."""
+class PathPoints(Protocol):
+    """The policies of an eta-path as points: their return and their number of controls. An `EtaPath` is one."""
 
     @property
     def start_counts(self) -> NDArray[np.float64]:
-        """`[P]` expected discounted controls of each policy."""
+        """`[P]` expected discounted number of controls of each policy, from the initial distribution."""
 
     @property
     def start_values(self) -> NDArray[np.float64]:
-        """`[P]` return of each policy, price excluded."""
+        """`[P]` expected return of each policy, without the price, from the initial distribution."""
 
 
 @in_style
-def path_curves(path: Frontier, *, ax: Axes | None = None) -> Axes:
-    """Draws the frontier of a path: base return against expected controls, every optimal policy a point.
+def path_curves(path: PathPoints, *, ax: Axes | None = None) -> Axes:
+    """Draws return against expected controls, with one point per optimal policy of an eta-path.
 
     Args:
-        path: An eta-path, or anything with its `start_counts` and `start_values`.
-        ax: Where to draw; by default a new figure.
+        path: An eta-path, or any object with the attributes of `PathPoints`.
+        ax: The axes to draw into; by default those of a new figure.
     """
     ax = axes_or_new(ax, (4.6, 3.4))
     ax.plot(path.start_counts, path.start_values, color=LAZY, linewidth=1.5, zorder=1)
@@ -56,22 +56,22 @@ def frequency_curve(
     color: str = CONTROL,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws how often the lazy action is chosen against the price: one step per optimal policy.
+    """Draws the frequency of the lazy action against the price, with one step per optimal policy.
 
     Args:
         breakpoints: `[B]` prices at which the policy changes, increasing.
-        frequency: `[B+1]` of each policy, from the smallest price to the largest.
-        bounds: Prices to mark, by name (`eta_min`, `eta_max`, a theorem's).
-        label: Of the curve, for a legend.
-        color: Of the curve.
-        ax: Where to draw; by default a new figure.
+        frequency: `[B+1]` frequency of the lazy action of each policy, from the smallest price to the largest.
+        bounds: Prices to mark, by name (`eta_min`, `eta_max`).
+        label: Label of the curve in a legend.
+        color: Color of the curve.
+        ax: The axes to draw into; by default those of a new figure.
     """
     ax = axes_or_new(ax, (4.6, 3.0))
     prices = np.asarray(breakpoints, dtype=float)
     shares = np.asarray(frequency, dtype=float)
     if shares.shape != (prices.size + 1,) or not prices.size:
         raise ValueError(
-            f"frequency has shape {shares.shape}, expected [{prices.size + 1}], one more than breakpoints."
+            f"frequency has shape {shares.shape}, expected [{prices.size + 1}], one more than there are breakpoints."
         )
     edges = np.concatenate([[prices[0] / 3.0], prices, [prices[-1] * 3.0]])
     ax.stairs(shares, edges, baseline=None, color=color, linewidth=1.6, label=label)
@@ -87,22 +87,22 @@ def frequency_curve(
 
 
 @in_style
-def score_curves(x: ArrayLike, curves: Mapping[str, Interval], *, ax: Axes | None = None) -> Axes:
-    """Draws learning curves: a mean over seeds each, with its interval as a band.
+def return_curves(x: ArrayLike, curves: Mapping[str, Interval], *, ax: Axes | None = None) -> Axes:
+    """Draws learning curves: the mean return over seeds, with its confidence interval as a band.
 
     Args:
         x: `[P]` episodes or steps.
-        curves: By name, the mean and its interval, each `[P]`.
-        ax: Where to draw; by default a new figure.
+        curves: The mean and its interval, each `[P]`, by name.
+        ax: The axes to draw into; by default those of a new figure.
     """
     ax = axes_or_new(ax, (4.6, 3.4))
     points = np.asarray(x, dtype=float)
     if len(curves) > len(_LINES):
-        raise ValueError(f"{len(curves)} curves in one picture, at most {len(_LINES)} can be told apart.")
+        raise ValueError(f"{len(curves)} curves in one picture, but only {len(_LINES)} can be told apart.")
     for (name, curve), (color, dashes) in zip(curves.items(), _LINES, strict=False):
         ax.fill_between(points, curve.low, curve.high, color=color, alpha=0.22, linewidth=0)
         ax.plot(points, curve.mean, color=color, linestyle=dashes, label=name)
     ax.set_xlabel("episode")
-    ax.set_ylabel("score (price excluded)")
+    ax.set_ylabel("return (price excluded)")
     ax.legend(loc="best")
     return ax

@@ -1,10 +1,10 @@
-"""The explorer: an eta-path as one page to open in a browser, in which the price is a slider.
+"""The explorer: an eta-path as one HTML page, in which a slider sets the price.
 
-The page holds the path itself, not samples of it: its breakpoints and switches, the line `V - eta K` of every policy
-and the rows of the model. The browser rebuilds the policy of any price from the switches, as `EtaPath.action_at` does,
-and gets its lazy-gaps by one Bellman backup. Which states take control is never read off rounded numbers.
+The page contains the path itself and not samples of it: the breakpoints and switches, the line `V - eta K` of every
+policy, and the model. The browser rebuilds the policy at any price from the switches, as `EtaPath.action_at` does, and
+computes the lazy-gaps with one Bellman backup. The control states do not depend on rounded numbers.
 
-The page loads nothing from anywhere; the files it is made of are in `assets`.
+The page loads nothing from the network; it is assembled from the files in `assets`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from lazymdp.show.grid_maps import GridWorld
 from lazymdp.show.style import CONTROL_SCALE
 
 _LARGEST_MB = 20.0
-"""Size of a page above which a browser is no pleasure."""
+"""Largest size of a page, in megabytes; browsers are slow with larger ones."""
 
 
 def explorer(path: EtaPath, *, world: GridWorld | None = None, title: str | None = None) -> str:
-    """The eta-path as a page of HTML: a slider over every optimal policy, curves, a map or a table of states.
+    """Returns an HTML page that shows an eta-path: a slider over all optimal policies, curves, and a map or a table.
 
-    Write it to a file (`Path("explorer.html").write_text(...)`) and open that; no server and no network are needed.
+    Write the page to a file (`Path("explorer.html").write_text(...)`) and open it in a browser. It needs no server and
+    no network.
 
     Args:
-        path: An eta-path; with a tolerance, the page says so.
-        world: The grid world the path's model was read from, to draw its map. Any other model gets a table.
+        path: The eta-path. If it was computed with a tolerance, the page says so.
+        world: The grid world from which the model of the path was read, to draw its map; without it, the page has a
+            table of states.
         title: Heading of the page.
     """
     if world is not None and len(world.cells) != path.mdp.n_states:
         raise ValueError(
-            f"world has {len(world.cells)} states, but the path's model has {path.mdp.n_states}: give the world that "
-            "the model was read from, or none for a table."
+            f"world has {len(world.cells)} states, but the path's model has {path.mdp.n_states}: pass the world from "
+            "which the model was read, or None for a table of states."
         )
     _check_size(path)
     heading = "Lazy-MDP explorer" if title is None else title
@@ -66,7 +68,7 @@ def _asset(name: str) -> str:
 
 
 def _check_size(path: EtaPath) -> None:
-    """Refuses a page too large for a browser, before any line is evaluated."""
+    """Raises an error if the page would be too large for a browser, before it is made."""
     mdp, policies = path.mdp, len(path.breakpoints) + 1
     names = sum(map(len, mdp.state_names)) if mdp.state_names else 0
     lines_mb = 4 / 3 * 16e-6 * policies * mdp.n_states
@@ -80,7 +82,7 @@ def _check_size(path: EtaPath) -> None:
 
 
 def _data(path: EtaPath, world: GridWorld | None, title: str) -> dict[str, Any]:
-    """What the page knows, with the names that path.js and explorer.js use."""
+    """Returns the data of the page, with the names that path.js and explorer.js use."""
     mdp = path.mdp
     values, counts = _lines(path)
     return {
@@ -113,26 +115,26 @@ def _data(path: EtaPath, world: GridWorld | None, title: str) -> dict[str, Any]:
 
 
 def _lines(path: EtaPath) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """`[B+1, S]` each, `V` and `K` of every policy, by increasing price.
+    """Returns `V` and `K` of every policy, `[B+1, S]` each, by increasing price.
 
-    In double precision: the lazy-gap is a difference of values, often a small one of large ones.
+    They are in double precision, because a lazy-gap is often a small difference of large values.
     """
     shape = (len(path.breakpoints) + 1, path.mdp.n_states)
     values, counts = np.empty(shape), np.empty(shape)
-    for segment, price in enumerate([0.0, *path.breakpoints]):  # at a breakpoint the path gives the line above it
+    for segment, price in enumerate([0.0, *path.breakpoints]):  # at a breakpoint: the line above it
         counts[segment] = path.control_count_at(price)
         values[segment] = path.value_at(price) + price * counts[segment]
     return values, counts
 
 
 def _packed(array: ArrayLike, kind: str) -> dict[str, str]:
-    """An array as base64 of its little-endian numbers, in C order; `kind` is f8, i4 or u1."""
+    """Encodes an array as base64 of little-endian numbers in C order; `kind` is f8, i4 or u1."""
     numbers = np.ascontiguousarray(array, dtype=f"<{kind}")
     return {"type": kind, "base64": base64.b64encode(numbers.tobytes()).decode("ascii")}
 
 
 def _world(world: GridWorld) -> dict[str, Any]:
-    """The map, and its layers: in each, every cell holds one state at most."""
+    """Returns the map and its layers; in each layer, a cell holds at most one state."""
     has_key = getattr(world, "has_key", None)
     cells = [(int(row), int(column)) for row, column in world.cells]
     if has_key is not None:
@@ -150,7 +152,7 @@ def _world(world: GridWorld) -> dict[str, Any]:
 
 
 def _occurrence(cells: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """How many earlier states are on the same cell, for each state."""
+    """Returns, for each state, the number of earlier states on the same cell."""
     seen: dict[tuple[int, int], int] = {}
     earlier = []
     for cell in cells:

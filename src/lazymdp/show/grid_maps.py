@@ -1,4 +1,4 @@
-"""Maps of grid worlds: where the agent takes control, with which action, and how much each cell matters."""
+"""Maps of grid worlds: where the agent takes control, with which action, and how important each cell is."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from lazymdp.show.style import CONTROL_SCALE, axes_or_new, in_style
 
 _ARROWS = {"up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0)}
 _LABELS = "SGTKDA"
-"""Cells of a layout whose letter is written into the map."""
+"""Characters of a layout that are written into the map."""
 
 
 class GridWorld(Protocol):
-    """What a world has to offer to be drawn; both worlds of `lazymdp.envs` do."""
+    """The attributes that a world needs to be drawn; both worlds of `lazymdp.envs` have them.
+
+    Attributes:
+        layout: The map, one string per row.
+        cells: `[S, 2]` row and column of each state.
+    """
 
     layout: tuple[str, ...]
-    cells: NDArray[np.int64]  # [S, 2] row and column of each state
+    cells: NDArray[np.int64]
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """Up, right, down, left, in the order of the actions."""
+        """The names up, right, down and left, in the order of the actions."""
 
 
 @in_style
@@ -40,15 +45,17 @@ def policy_map(
     layer: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a policy: control cells orange with an arrow, lazy cells gray with a dot.
+    """Draws a policy: cells in control are orange with an arrow, lazy cells are gray with a dot.
 
     Args:
         world: The grid world.
-        action: `[S]` actions, the last one lazy.
-        values: `[S]` numbers to colour the control cells by, from light to dark orange; by default all are alike.
-        limits: Smallest and largest of the colours, so that several maps compare; by default those of `values`.
-        layer: `[S]` bool, the states to draw where several share a cell (without and with the key); default all.
-        ax: Where to draw; by default a new figure.
+        action: `[S]` actions; the last one is lazy.
+        values: `[S]` numbers that determine the color of the cells in control, from light to dark orange; by default
+            all have the same color.
+        limits: The numbers with the lightest and the darkest color, so that several maps can be compared; by default
+            the extremes of `values`.
+        layer: `[S]` bool, the states to draw if several share a cell (without and with the key); by default all.
+        ax: The axes to draw into; by default those of a new figure.
     """
     chosen = np.asarray(action)
     axes = _canvas(world, ax)
@@ -74,7 +81,7 @@ def policy_map(
 
 @in_style
 def world_map(world: GridWorld, *, ax: Axes | None = None) -> Axes:
-    """Draws the world alone: walls, water, bridges, and the letters of its special cells."""
+    """Draws only the world: walls, water, bridges, and the letters of its special cells."""
     axes = _canvas(world, ax)
     for row, line in enumerate(world.layout):
         for column, cell in enumerate(line):
@@ -95,15 +102,15 @@ def heat_map(
     top: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a number per state, such as the lazy-gap or `critical_eta`, with a scale beside it.
+    """Draws one number per state, such as the lazy-gap or `critical_eta`, with a color bar.
 
     Args:
         world: The grid world.
-        values: `[S]` numbers.
-        layer: `[S]` bool, the states to draw where several share a cell; default all.
-        label: Name of the numbers.
-        top: The number that is darkest, so that several maps compare; by default the largest drawn.
-        ax: Where to draw; by default a new figure.
+        values: `[S]` numbers; those that are not finite are left out.
+        layer: `[S]` bool, the states to draw if several share a cell; by default all.
+        label: Label of the color bar.
+        top: The number with the darkest color, so that several maps can be compared; by default the largest one.
+        ax: The axes to draw into; by default those of a new figure.
     """
     numbers = np.asarray(values, dtype=float)
     axes = _canvas(world, ax)
@@ -131,6 +138,7 @@ def heat_map(
 
 
 def _drawn(world: GridWorld, layer: ArrayLike | None) -> NDArray[np.int64]:
+    """Returns the states to draw."""
     states = np.arange(len(world.cells))
     return states if layer is None else states[np.asarray(layer, dtype=bool)]
 
@@ -147,7 +155,7 @@ def _arrow(axes: Axes, row: int, column: int, move: str, *, light: bool) -> None
 
 def _is_dark(color: str) -> bool:
     red, green, blue = to_rgb(color)
-    return 0.30 * red + 0.59 * green + 0.11 * blue < 0.62  # how bright it is in gray
+    return 0.30 * red + 0.59 * green + 0.11 * blue < 0.62  # the brightness in grayscale
 
 
 def _square(row: int, column: int, color: str) -> Rectangle:
@@ -155,6 +163,7 @@ def _square(row: int, column: int, color: str) -> Rectangle:
 
 
 def _canvas(world: GridWorld, ax: Axes | None) -> Axes:
+    """Draws the cells that are not states with a choice: walls, water and goals."""
     rows, columns = len(world.layout), len(world.layout[0])
     ax = axes_or_new(ax, (0.42 * columns + 0.4, 0.42 * rows + 0.6))
     for row, line in enumerate(world.layout):

@@ -1,4 +1,4 @@
-"""The page of results: every figure with its claims, in one HTML file beside the figures."""
+"""The page of results: one HTML file beside the figures, with the claims of each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lazymdp._colors import DARK_THEME, LIGHT_THEME, css_variables
 
 @dataclass(frozen=True)
 class Section:
-    """One result.
+    """One result on the page.
 
     Attributes:
-        name: Its name.
-        title: What it shows.
-        caption: What to see.
-        figure: Path of the figure, from the page.
-        claims: Statement, expected, found, holds.
-        command: What makes it.
-        made: How it was made.
-        files: Paths of its data, from the page.
+        name: Name of the experiment.
+        title: Heading.
+        caption: Description of the figure.
+        figure: Path of the figure, relative to the page.
+        claims: One tuple per claim: the statement, the expected and the found value, and whether it holds.
+        command: The command that makes the result again.
+        made: The command, the time and the date of this result.
+        files: Paths of the data, relative to the page.
     """
 
     name: str
@@ -60,12 +60,12 @@ code {{ font-family: ui-monospace, monospace; font-size: 0.92em; }}
 
 
 def results_page(sections: Sequence[Section], versions: Mapping[str, str], links: Mapping[str, str]) -> str:
-    """The page as HTML text.
+    """Returns the page as HTML.
 
     Args:
         sections: The results, in order.
-        versions: Of the packages used.
-        links: Further pages, path by words.
+        versions: Versions of the packages, by name.
+        links: Paths of other pages, by link text.
     """
     claims = [claim for section in sections for claim in section.claims]
     held = sum(claim[3] for claim in claims)
@@ -84,8 +84,8 @@ def results_page(sections: Sequence[Section], versions: Mapping[str, str], links
 </head>
 <body>
 <h1>When is it worth taking over?</h1>
-<p>A lazy-MDP adds one action, <em>lazy</em>, that hands the step to a default policy, and charges a price eta for
-taking control. {len(sections)} results, {held} of {len(claims)} claims hold.</p>
+<p>A lazy-MDP adds one action, <em>lazy</em>, that leaves the step to a default policy, and charges a price eta for
+taking control. {len(sections)} results; {held} of {len(claims)} claims hold.</p>
 <nav><ul>{pages}{contents}</ul></nav>
 {"".join(map(_section, sections))}
 <p class="made">{used}</p>
@@ -108,6 +108,7 @@ def _section(section: Section) -> str:
 <figcaption>{escape(section.caption)}</figcaption></figure>
 <div class="claims"><table><thead><tr><th>claim</th><th>expected</th><th>found</th><th>holds</th></tr></thead>
 <tbody>{rows}</tbody></table></div>
-<p class="made"><code>{escape(section.command)}</code>; made by <code>{escape(section.made)}</code>. Data: {files}.</p>
+<p class="made">To make it again: <code>{escape(section.command)}</code>. Made by <code>{escape(section.made)}</code>.
+Data: {files}.</p>
 </section>
 """

@@ -1,4 +1,4 @@
-"""The one look of all pictures: `lazymdp.mplstyle`, beside this file."""
+"""The style of all pictures, which `lazymdp.mplstyle` in this folder defines."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from lazymdp._colors import CONTROL_STOPS
 
 _P = ParamSpec("_P")
 CONTROL_SCALE = LinearSegmentedColormap.from_list("control", CONTROL_STOPS)
-"""Color map from low to high."""
+"""Color map from low to high importance."""
 STYLE = Path(__file__).with_name("lazymdp.mplstyle")
+"""Path of the matplotlib style."""
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draws what is inside in the style of the project; matplotlib's settings are as before afterwards."""
+    """Applies the style of the project inside a `with` block, and restores matplotlib's settings afterwards."""
     with plt.style.context(STYLE):
         yield
 
 
 def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
-    """Makes a function draw all it draws, legend and titles too, in the style of the project."""
+    """Decorates a function so that everything it draws has the style of the project."""
 
     @functools.wraps(draw)
     def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
@@ -39,5 +40,5 @@ def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
 
 
 def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """The axes given, or those of a new figure."""
+    """Returns `ax`, or the axes of a new figure of this size in inches if it is None."""
     return plt.subplots(figsize=size)[1] if ax is None else ax

@@ -1,14 +1,14 @@
-// The explorer's page: shows the optimal policy of the price chosen, from the eta-path of path.js.
-// Every string from outside (title, names) reaches the page through textContent only.
+// The page of the explorer: it shows the optimal policy at the selected price, from the eta-path of path.js.
+// Strings from outside (title, names) are inserted through textContent only, so that they cannot become markup.
 "use strict";
 (() => {
-  const { data, S, A, LAZY, LAST, segmentOf, insideOf, answerAt, forBudget } = path;
+  const { data, S, A, LAZY, LAST, segmentOf, insideOf, answerAt, forControlCount } = path;
   const { breakpoints, startValues, startCounts, criticalEta } = data;
   const ALIVE = S - data.absorbing.reduce((sum, flag) => sum + flag, 0);
   const NOISE = 1e-12 * data.values.reduce((most, v) => Math.max(most, Math.abs(v)), 0); // rounding of the values
-  const STRANGE = Object.keys(data.intervals).length;
+  const NOT_INDEXABLE = Object.keys(data.intervals).length;
 
-  // ---- Words and elements --------------------------------------------------------------------------------------
+  // ---- Formatting and elements ---------------------------------------------------------------------------------
 
   function number(x, digits = 4) {
     if (x === 0 || !Number.isFinite(x)) return String(x);
@@ -32,17 +32,17 @@
   const parse = (text) => (text.trim() === "" ? NaN : Number(text.trim().replace(",", ".")));
   const choiceName = (s) => (data.absorbing[s] ? "end" : now.action[s] === LAZY ? "lazy" : actionName(now.action[s]));
 
-  // ---- What is shown now -----------------------------------------------------------------------------------------
+  // ---- The selected price ----------------------------------------------------------------------------------------
 
-  let now; // what path.answerAt says
-  let chosen = data.startState; // the state picked by click or focus
+  let now; // the result of path.answerAt at the selected price
+  let chosen = data.startState; // the state selected by click or focus
   let pointed = null; // the state under the pointer
   let mode = "policy";
   const charts = [];
 
   function moveTo(eta, plan = null) {
     now = answerAt(eta);
-    byId("plan").textContent = plan === null ? "a budget finds its price" : planWords(plan);
+    byId("plan").textContent = plan === null ? "type a budget to find its price" : planWords(plan);
     showReadout();
     showMaps();
     showTable();
@@ -74,7 +74,7 @@
   function spanWords() {
     const { segment } = now;
     const which = `policy ${segment + 1} of ${LAST + 1}`;
-    if (now.tie) return `${which}, where it ties\nwith policy ${segment}: a tie is lazy`;
+    if (now.tie) return `${which}, tied\nwith policy ${segment}: a tie is lazy`;
     if (LAST === 0) return `${which}\nalways lazy, whatever the price`;
     const low = segment === 0 ? "0" : number(breakpoints[segment - 1], 5);
     if (segment === LAST) return `${which}\nalways lazy, from ${low} up`;
@@ -83,12 +83,12 @@
 
   function planWords({ eta, below, weight, value, count }) {
     const earns = `return ${level(value)} with ${number(count)} controls`;
-    if (eta === 0) return `Policy 1 needs no more: ${earns}.`;
+    if (eta === 0) return `Policy 1 needs no more than that: ${earns}.`;
     if (weight === 0) return `Policy ${below + 2}: ${earns}.`;
-    return `Policy ${below + 1} with probability ${number(weight)}, else policy ${below + 2}, drawn once: ${earns}.`;
+    return `Policy ${below + 1} with probability ${number(weight)}, otherwise policy ${below + 2}, drawn once per episode: ${earns}.`;
   }
 
-  // The address follows the price, and a screen reader hears it, once it has come to rest.
+  // The address and the text for screen readers are updated once the price has not changed for a moment.
   let resting;
   function announce() {
     clearTimeout(resting);
@@ -98,7 +98,7 @@
       try {
         history.replaceState(null, "", `#eta=${now.eta}`);
       } catch {
-        // Some embeddings have no address of their own.
+        // A page inside another page may not be allowed to change its address.
       }
     }, 200);
   }
@@ -169,7 +169,7 @@
       event.stopPropagation();
       let [r, c] = [row + move[0], column + move[1]];
       const rows = cellAt[layer];
-      while (rows[r] && rows[r][c] === null) [r, c] = [r + move[0], c + move[1]]; // over walls
+      while (rows[r] && rows[r][c] === null) [r, c] = [r + move[0], c + move[1]]; // jump over walls
       if (rows[r] && rows[r][c]) rows[r][c].focus();
     });
     cells[state] = cell;
@@ -198,7 +198,7 @@
       cell.tabIndex = s === chosen ? 0 : -1;
       cell.classList.toggle("chosen", s === chosen);
     });
-    for (const rows of cellAt) { // each map can be reached with the Tab key
+    for (const rows of cellAt) { // so that each map can be reached with the Tab key
       const boxes = rows.flat().filter(Boolean);
       if (boxes.length && !boxes.some((box) => box.tabIndex === 0)) boxes[0].tabIndex = 0;
     }
@@ -244,8 +244,8 @@
     const control = now.action[s] < LAZY;
     const title = make("h2", {}, stateName(s));
     if (data.stateNames) title.append(make("small", { class: "muted" }, ` state ${s}`));
-    const words = data.absorbing[s] ? "the episode has ended here: nothing to choose"
-      : control ? `takes control: ${actionName(now.action[s])}` : "lazy: left to the default";
+    const words = data.absorbing[s] ? "absorbing: the episode has terminated"
+      : control ? `takes control: ${actionName(now.action[s])}` : "lazy: the default policy acts";
     const choice = make("p", { id: "card-choice" }, make("i", { class: `swatch ${control ? "control" : "lazy"}` }), words);
     byId("card").dataset.state = s;
     byId("card").replaceChildren(title, choice);
@@ -270,7 +270,7 @@
       body.append(row);
     }
     const head = make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Action"),
-      make("th", { scope: "col" }, "Worth in control"), make("th", { scope: "col" }, "By default")));
+      make("th", { scope: "col" }, "Value in control"), make("th", { scope: "col" }, "Default policy")));
     byId("card").append(make("div", { class: "body" }, list, make("div", { class: "scroll" }, make("table", {}, head, body))));
   }
 
@@ -338,7 +338,7 @@
     body.replaceChildren(...states.slice(0, limit).map(buildRow));
     if (!body.querySelector("[tabindex='0']") && body.rows.length) body.rows[0].tabIndex = 0;
     if (focused !== null) body.querySelector(`[data-state="${focused}"]`)?.focus({ preventScroll: true });
-    byId("matches").textContent = `${states.length} of ${S} states${STRANGE ? "; * not indexable" : ""}`;
+    byId("matches").textContent = `${states.length} of ${S} states${NOT_INDEXABLE ? "; * not indexable" : ""}`;
     byId("more").hidden = states.length <= limit;
     byId("more").textContent = `Show more (${Math.max(states.length - limit, 0)} left)`;
   }
@@ -370,7 +370,7 @@
   const LOW = LOG ? breakpoints[0] / 1.4 : 0;
   const HIGH = LOG ? top_ * 1.25 : top_ * 1.1;
 
-  /** The value is a line between breakpoints, which bends on a logarithmic axis: points between them, too. */
+  /** The value is linear between breakpoints, hence curved on a logarithmic axis: it needs points between them. */
   function valueCurve() {
     const part = (i) => (LOG ? LOW * (HIGH / LOW) ** (i / 200) : LOW + (HIGH - LOW) * (i / 200));
     const x = [...breakpoints, ...Array.from({ length: 201 }, (_, i) => part(i))].sort((a, b) => a - b);
@@ -389,7 +389,7 @@
       y: () => startCounts[now.segment] });
     addChart({ ...onPrice, title: "Value, price included", points: valueCurve(), ink: "--line",
       y: () => startValues[now.segment] - now.eta * startCounts[now.segment] });
-    addChart({ title: "Return for controls", points: [order.map((i) => startCounts[i]), order.map((i) => startValues[i])],
+    addChart({ title: "Return against controls", points: [order.map((i) => startCounts[i]), order.map((i) => startValues[i])],
       ink: "--line", dots: LAST < 200, line: false, low: -0.03 * span, high: 1.03 * span, axis: "expected controls",
       x: () => startCounts[now.segment], y: () => startValues[now.segment],
       pick: (x) => moveTo(insideOf(startCounts.reduce((best, count, i) =>
@@ -400,7 +400,7 @@
     const reading = make("output", { class: "muted" });
     const holder = make("div", { class: "plot", role: "img", "aria-label": `${title} against ${axis}` });
     byId("charts").append(make("figure", {}, make("figcaption", {}, title, " ", reading), holder));
-    const leading = log && high / low < 1000 ? [1, 2, 5] : [1]; // few decades: 2 and 5 get a label, too
+    const leading = log && high / low < 1000 ? [1, 2, 5] : [1]; // with few decades, 2 and 5 have labels, too
     const isRound = (v) => leading.includes(Number((v / 10 ** Math.floor(Math.log10(v * 1.0001))).toPrecision(6)));
     const round = (u, splits) => splits.map((v) => (!log || isRound(v) ? v : null));
     const style = { stroke: () => color("--muted"), font: "11px system-ui, sans-serif", ticks: { show: false },
@@ -442,7 +442,7 @@
 
   // ---- Controls -----------------------------------------------------------------------------------------------------
 
-  /** Calls `apply` with the number typed, at least 0; says so where it is none. */
+  /** Calls `apply` with the number in the input; shows a message if it is not a number of at least 0. */
   function onEnter(input, apply) {
     const accept = () => {
       const x = parse(input.value);
@@ -459,8 +459,8 @@
     byId("slider").addEventListener("input", (event) => moveTo(insideOf(Number(event.target.value))));
     byId("previous").addEventListener("click", () => step(-1));
     byId("next").addEventListener("click", () => step(1));
-    onEnter(byId("eta"), (eta) => { if (byId("eta").value !== number(now.eta, 5)) moveTo(eta); }); // it shows a rounded price
-    onEnter(byId("budget"), (budget) => { const plan = forBudget(budget); moveTo(plan.eta, plan); });
+    onEnter(byId("eta"), (eta) => { if (byId("eta").value !== number(now.eta, 5)) moveTo(eta); }); // the input shows a rounded price
+    onEnter(byId("budget"), (budget) => { const plan = forControlCount(budget); moveTo(plan.eta, plan); });
     document.addEventListener("keydown", (event) => {
       const typing = event.target.matches("input:not([type=range]), textarea, select");
       if (typing || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -470,7 +470,7 @@
       step(steps[event.key]);
     });
     window.addEventListener("hashchange", (event) => {
-      // Of the event, not of the page: `announce` may have written the price before into the address meanwhile.
+      // From the event and not from the page: `announce` may have changed the address since.
       const eta = readAddress(new URL(event.newURL).hash);
       if (eta !== null) moveTo(eta);
     });
@@ -486,7 +486,7 @@
     const follow = (event) => apply(event.matches);
     system.addEventListener("change", follow);
     byId("theme").addEventListener("click", () => {
-      system.removeEventListener("change", follow); // the reader has chosen
+      system.removeEventListener("change", follow); // from now on the choice of the user counts
       apply(document.documentElement.dataset.theme !== "dark");
     });
     apply(system.matches);
@@ -495,7 +495,7 @@
   function buildHeader() {
     byId("title").textContent = data.title;
     byId("facts").textContent = [`${S} states`, `${A} actions`, `\u03b3 = ${number(data.gamma, 6)}`, `${LAST} breakpoints`,
-      STRANGE ? `${STRANGE} ${STRANGE === 1 ? "state" : "states"} not indexable` : "indexable",
+      NOT_INDEXABLE ? `${NOT_INDEXABLE} ${NOT_INDEXABLE === 1 ? "state" : "states"} not indexable` : "indexable",
       data.tol > 0 ? `values proven within ${number(data.tol)}` : "exact"].join(" \u00b7 ");
     byId("exactness").textContent = data.tol > 0
       ? `The ${LAST + 1} policies are optimal up to a tolerance: values proven within ${number(data.tol)} of the optimum.`

@@ -1,4 +1,4 @@
-// The eta-path, as the library's EtaPath answers it: the optimal policy of any price, its values and lazy-gaps.
+// The eta-path, as in the library's EtaPath: the optimal policy at any price, its values and its lazy-gaps.
 "use strict";
 const path = (() => {
   // ---- Data ---------------------------------------------------------------------------------------------------
@@ -16,9 +16,9 @@ const path = (() => {
   const data = JSON.parse(document.getElementById("data").textContent, unpack);
   const { nStates: S, nActions: A, gamma, breakpoints, switches, startValues, startCounts } = data;
   const LAZY = A;
-  const LAST = breakpoints.length; // the last of the LAST + 1 policies, the one that is always lazy
+  const LAST = breakpoints.length; // index of the last of the LAST + 1 policies, which is always lazy
 
-  /** The policy in force at a price: how many breakpoints are at most eta. */
+  /** The index of the optimal policy at a price: the number of breakpoints that are at most eta. */
   function segmentOf(eta) {
     let low = 0, high = LAST;
     while (low < high) {
@@ -29,7 +29,7 @@ const path = (() => {
     return low;
   }
 
-  /** A price at which policy `segment` is the only optimal one. */
+  /** A price at which policy `segment` is the only optimal policy. */
   function insideOf(segment) {
     if (LAST === 0) return 0;
     if (segment === 0) return breakpoints[0] / 2;
@@ -38,7 +38,7 @@ const path = (() => {
     return middle < breakpoints[segment] ? middle : breakpoints[segment - 1];
   }
 
-  /** [S] optimal actions at a price: always lazy, then every switch down to there; a tie is lazy. */
+  /** [S] optimal actions at a price: all switches from the largest price down to this one; a tie is lazy. */
   function actionAt(eta, segment) {
     const action = new Int32Array(S).fill(LAZY);
     let i = switches.length - 4;
@@ -49,7 +49,7 @@ const path = (() => {
     return action;
   }
 
-  /** Everything shown at a price. The lazy-gaps come from one Bellman backup of the exact values. */
+  /** Everything the page shows at a price. The lazy-gaps come from one Bellman backup of the exact values. */
   function answerAt(eta) {
     const segment = segmentOf(eta);
     const action = actionAt(eta, segment);
@@ -75,8 +75,8 @@ const path = (() => {
     return { eta, segment, tie, action, count, base, value, q, gap, controls };
   }
 
-  /** The best mixture of two policies with at most `budget` expected controls; EtaPath.for_budget. */
-  function forBudget(budget) {
+  /** The best mixture of two policies with at most `budget` expected controls; EtaPath.for_control_count. */
+  function forControlCount(budget) {
     if (budget >= startCounts[0]) return { eta: 0, below: 0, weight: 1, value: startValues[0], count: startCounts[0] };
     const above = startCounts.findIndex((count) => count <= budget);
     const below = above - 1;
@@ -85,5 +85,5 @@ const path = (() => {
     return { eta: breakpoints[below], below, weight, value: mix(startValues), count: mix(startCounts) };
   }
 
-  return { data, S, A, LAZY, LAST, segmentOf, insideOf, answerAt, forBudget };
+  return { data, S, A, LAZY, LAST, segmentOf, insideOf, answerAt, forControlCount };
 })();
