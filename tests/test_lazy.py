@@ -1,4 +1,4 @@
-"""The lazy-MDP's own checks and small functions."""
+"""The checks and small functions of the lazy-MDP."""
 
 import numpy as np
 import pytest
@@ -101,7 +101,7 @@ def test_default_policies():
 
 
 def test_steps_to_absorption_by_hand():
-    """Leaving with probability 1/2 a step: 1 / (1 - gamma / 2) discounted steps."""
+    """A state that is left with probability 1/2 per step has 1 / (1 - gamma / 2) discounted steps."""
     mdp = lz.MDP([[[0.5, 0.5]], [[0.0, 1.0]]], [[0.0], [0.0]], 0.8)
     np.testing.assert_allclose(lz.steps_to_absorption(mdp, [[1.0], [1.0]]), [1 / 0.6, 0.0])
     with pytest.raises(ValueError, match="policy in state 0 sums to 2"):

@@ -1,4 +1,4 @@
-"""The model: three storage forms, files, and errors that name the place."""
+"""The model: three storage forms, files, and errors that name the state and the value."""
 
 import re
 

@@ -6,7 +6,7 @@ LAZY = 5
 
 
 class Predictor:
-    """Stable-Baselines3's convention."""
+    """An object with the `predict` of Stable-Baselines3."""
 
     def predict(self, observations, deterministic=False):
         assert deterministic
@@ -19,7 +19,7 @@ class Recurrent:
 
 
 class Own:
-    """A `DefaultPolicy` of the user's own."""
+    """An implementation of `DefaultPolicy`."""
 
     def sample(self, observations, rng, last_actions):
         return np.minimum(last_actions + 1, 4)

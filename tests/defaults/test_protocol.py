@@ -128,7 +128,7 @@ def test_a_bad_answer_names_the_step_and_the_value(row):
 
 
 def rows_with(bad):
-    """Answers for a batch; wrong where the environment made 2 steps or more."""
+    """Returns a callable whose result is invalid for environments that have made 2 steps or more."""
     return lambda obs: [bad if steps >= 2 else good_like(bad) for steps in obs[:, 1]]
 
 

@@ -1,4 +1,4 @@
-"""Stable-Baselines3: its models as defaults, its learners on top. Run by `make test-interop`."""
+"""Stable-Baselines3: its models as default policies, its learners in lazy environments (`make test-interop`)."""
 
 import importlib.util
 from pathlib import Path
@@ -44,7 +44,7 @@ def untrained(name):
 
 
 def executed(default, seed=0, steps=60):
-    """Actions executed by 4 environments that are always lazy."""
+    """Returns the actions that 4 environments execute that are always lazy."""
     venv = LazyVectorAction(gym.make_vec("CartPole-v1", num_envs=4, vectorization_mode="sync"), default)
     venv.reset(seed=seed)
     return np.array([venv.step(np.full(4, LAZY))[-1]["base_action"] for _ in range(steps)])

@@ -12,13 +12,13 @@ UP, RIGHT, DOWN, LEFT = range(4)
 
 
 def bare(env: gym.Env[Any, Any]) -> GridWorld:
-    """The world under Gymnasium's wrappers."""
+    """Returns the world inside Gymnasium's wrappers."""
     assert isinstance(env.unwrapped, GridWorld)
     return env.unwrapped
 
 
 def state_at(env: GridWorld, row: int, column: int, key: bool = False) -> int:
-    """The state of a cell; `key` only means something where there are keys."""
+    """Returns the state of a cell; `key` matters only in worlds with a key."""
     on_cell = (env.cells == (row, column)).all(axis=1)
     if isinstance(env, KeyDoorTreasure):
         on_cell &= env.has_key == key
@@ -27,7 +27,7 @@ def state_at(env: GridWorld, row: int, column: int, key: bool = False) -> int:
 
 
 def walk(env: GridWorld, actions: list[int]) -> tuple[list[int], float, bool]:
-    """The states visited from the start, the sum of rewards, and whether the episode ended."""
+    """Returns the states visited from the start, the sum of the rewards, and whether the episode has terminated."""
     states, total, terminated = [env.reset()[0]], 0.0, False
     for action in actions:
         assert not terminated

@@ -132,7 +132,7 @@ def test_terminal_states_absorb(env: GridWorld) -> None:
 
 
 def non_absorbing(env: GridWorld) -> int:
-    """How many states do not loop onto themselves under every action."""
+    """Returns the number of states that some action leaves."""
     return sum(any(outcome[1] != state for [outcome] in actions.values()) for state, actions in env.P.items())
 
 

@@ -1,4 +1,4 @@
-"""A headless Chromium, the pages it opens, and the paths they show."""
+"""A headless Chromium, and pages and paths to show in it."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def browser():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Opens a page from a file; at the end, nothing may have gone wrong and nothing been fetched."""
+    """Opens a page from a file, and checks at the end that it logged no errors and loaded nothing else."""
     troubles, requests, contexts = [], [], []
 
     def opened(html, *, address="", **settings):

@@ -7,7 +7,7 @@ matplotlib.use("Agg")
 
 
 def drawn(axes):
-    """`[height, width, 4]` pixels of the figure, which is closed."""
+    """Returns the pixels of a figure, `[height, width, 4]`, and closes it."""
     axes.figure.canvas.draw()
     image = np.asarray(axes.figure.canvas.buffer_rgba())
     matplotlib.pyplot.close(axes.figure)

@@ -1,4 +1,4 @@
-"""Reads the explorer's page as its reader does: what the cells, the boxes and the table say."""
+"""Reads the cells, the inputs and the table of the explorer's page."""
 
 
 def type_eta(page, eta):
@@ -13,12 +13,12 @@ def slide(page, segment):
 
 
 def shown_eta(page):
-    """The price shown, in full precision."""
+    """Returns the selected price in full precision."""
     return float(page.get_attribute("#eta", "data-exact"))
 
 
 def shown_choices(page):
-    """[S] what the cells of the map say."""
+    """Returns, for each state on the map, whether it takes control, and its choice."""
     cells = page.locator(".cell").evaluate_all(
         "cells => cells.map(cell => [Number(cell.dataset.state), cell.dataset.control === 'true', cell.dataset.choice])"
     )

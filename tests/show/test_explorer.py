@@ -1,4 +1,4 @@
-"""The explorer's page as text: complete in itself, safe with any name, refused when too large."""
+"""The HTML of the explorer: self-contained, safe with any name, refused if it would be too large."""
 
 import base64
 import dataclasses
@@ -51,11 +51,11 @@ def test_the_page_is_one_small_ascii_document(page):
     assert "<title>Key-Door-Treasure</title>" in page
 
 
-def test_the_page_carries_the_licence_of_what_it_embeds(page):
-    licence = resources.files("lazymdp.show").joinpath("assets", "uPlot.LICENSE").read_text().strip()
-    assert "Leon Sorokin" in licence
-    assert f"<script>/*\n{licence}\n*/" in page
-    assert f"<pre>{licence}</pre>" in page
+def test_the_page_carries_the_license_of_what_it_embeds(page):
+    license = resources.files("lazymdp.show").joinpath("assets", "uPlot.LICENSE").read_text().strip()
+    assert "Leon Sorokin" in license
+    assert f"<script>/*\n{license}\n*/" in page
+    assert f"<pre>{license}</pre>" in page
 
 
 def test_the_page_refers_to_nothing_outside(page):
@@ -98,7 +98,7 @@ def test_the_layers_of_a_map_hold_each_state_once(page, world):
 
 
 class Storeys:
-    """Two states on each cell, and nothing that says what tells them apart."""
+    """A world with two states on each cell and no `has_key` that would name the two layers."""
 
     layout = ("S.", ".G")
     cells = np.array([[0, 0], [0, 1], [1, 0], [0, 0], [0, 1], [1, 0]])

@@ -1,4 +1,4 @@
-"""The explorer of a grid world in a real browser: what the reader sees is what the library answers."""
+"""The explorer of a grid world in a real browser: the page shows the numbers of the library."""
 
 import re
 import time
@@ -31,7 +31,7 @@ def test_every_stop_of_the_slider_shows_the_optimal_policy(show, html, path):
 
 
 def test_the_count_is_right_at_all_stops(show, html, path):
-    """The other test compares whole policies; this one leaves no stop out."""
+    """The test above compares whole policies at some stops; this one visits every stop."""
     page = show(html)
     counts = page.evaluate(
         """() => [...Array(Number(slider.max) + 1).keys()].map(stop => {
@@ -88,7 +88,7 @@ def test_arrow_keys_step_one_breakpoint(show, html, path):
 
 
 def wait_for(page, expression, arg=None):
-    """As `page.wait_for_function`, which asks again by `eval` in the page, where our policy forbids it."""
+    """Waits as `page.wait_for_function` does, which uses `eval`, forbidden by the security policy of the page."""
     deadline = time.monotonic() + 60
     while not page.evaluate(expression, arg):
         assert time.monotonic() < deadline, expression

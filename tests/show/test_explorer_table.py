@@ -139,15 +139,15 @@ def test_nothing_sticks_out_on_a_phone(show, html, taxi, model):
     assert page.get_attribute("#card", "data-state") == state
 
 
-def test_control_and_lazy_differ_without_colour(show, html):
-    """In light and dark, the two grays are far apart, and each has a glyph of its own."""
+def test_control_and_lazy_differ_without_color(show, html):
+    """In both themes, the two differ in brightness and have different glyphs."""
     page = show(html, address="#eta=0.03")
     for _ in range(2):
         grays = []
         for control in ("true", "false"):
             cell = page.locator(f'.cell[data-control="{control}"]:not([data-absorbing])').first
-            colour = cell.evaluate("cell => getComputedStyle(cell).backgroundColor")
-            grays.append(np.dot([0.299, 0.587, 0.114], [int(x) for x in re.findall(r"\d+", colour)[:3]]))
+            color = cell.evaluate("cell => getComputedStyle(cell).backgroundColor")
+            grays.append(np.dot([0.299, 0.587, 0.114], [int(x) for x in re.findall(r"\d+", color)[:3]]))
         assert abs(grays[0] - grays[1]) > 40
         clips = page.locator(".glyph").evaluate_all("all => new Set(all.map(g => getComputedStyle(g).clipPath)).size")
         assert clips == 2

@@ -1,4 +1,4 @@
-"""The style of the pictures applies to them alone."""
+"""The style of the pictures does not change matplotlib's settings."""
 
 from matplotlib import pyplot as plt
 from pixels import drawn

@@ -1,4 +1,4 @@
-"""`LazyAction`: spaces, prices, information, seeds, masks, specs, and the tie to `LazyMDP`."""
+"""`LazyAction`: spaces, prices, information, seeds, masks, specs, and agreement with `LazyMDP`."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ END_KEYS = {"control_rate", "base_return"}
 
 
 def play(env, choices, seed=0):
-    """Rewards and infos of an episode."""
+    """Returns the rewards and infos of an episode."""
     env.reset(seed=seed)
     steps = [env.step(choice) for choice in choices]
     return [step[1] for step in steps], [step[4] for step in steps]
@@ -222,7 +222,7 @@ def test_gym_make_rebuilds_it_from_its_spec():
 
 
 def recorded_and_taken(module):
-    """For each wrapper of a module: the arguments its constructor takes, and those it records."""
+    """Yields, for each wrapper of a module, its name, the arguments of its constructor, and those it records."""
     for node in ast.parse(Path(module.__file__).read_text()).body:
         if isinstance(node, ast.ClassDef) and any("Wrapper" in ast.unparse(base) for base in node.bases):
             constructor = next(part for part in node.body if getattr(part, "name", None) == "__init__")
@@ -255,7 +255,7 @@ def test_a_large_default_is_not_copied():
     assert env.spec.additional_wrappers[-1].kwargs["default_policy"] is network
 
 
-# -- the tie to LazyMDP --------------------------------------------------------------------------------------------
+# -- agreement with LazyMDP --------------------------------------------------------------------------------------------
 
 WORLDS = {
     "lazymdp/RiversAndBridges-v0": (0.95, 0.05, 0.9),
@@ -263,7 +263,7 @@ WORLDS = {
     "FrozenLake-v1": (0.95, 0.02, 0.5),
     "Taxi-v4": (0.9, 0.3, 0.7),
 }
-"""gamma, eta, and how much of the default is the optimal policy (the rest is uniform), so that episodes end soon."""
+"""gamma, eta, and the share of the optimal policy in the default policy (the rest is uniform): episodes are short."""
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -287,7 +287,7 @@ def test_returns_agree_with_the_exact_evaluation(world):
 
 
 def sampled_returns(env, cumulative, gamma, episodes):
-    """Discounted return, base return and control cost of each episode, which a discount of 1e-7 ends."""
+    """Yields the discounted return, base return and control cost of episodes, which stop at a discount of 1e-7."""
     rng = np.random.default_rng(0)
     env.reset(seed=0)
     for _ in range(episodes):

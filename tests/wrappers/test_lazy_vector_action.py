@@ -1,4 +1,4 @@
-"""`LazyVectorAction`: the same as `LazyAction` in many environments, and what resets must not do."""
+"""`LazyVectorAction` does the same as `LazyAction` in many environments; resets cost nothing and call no policy."""
 
 import re
 from functools import partial
@@ -24,7 +24,7 @@ def echoes(mode=AutoresetMode.NEXT_STEP, kind=SyncVectorEnv, lengths=LENGTHS, **
 
 
 class Recorder:
-    """A default that takes action 4 and keeps what it was shown."""
+    """A default policy that takes action 4 and records the observations."""
 
     def __init__(self):
         self.calls = []
