@@ -1,4 +1,4 @@
-"""The package as a whole: the direction of its imports, what importing costs, the README."""
+"""The package as a whole: the direction of its imports, its public names, and the README."""
 
 import ast
 import inspect
@@ -26,15 +26,16 @@ LAYERS = (
     {"cli"},
     {"__main__"},
 )
-"""The design's direction of flow: a package imports only from its own layer and from layers above it in this list."""
+"""The layers of the design: a package imports only from its own layer and from layers earlier in this list."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+MODULES = [path for path in FILES if path.name != "__init__.py"]
 WHOLE_PROJECT = {"test_package", "test_docs", "test_examples", "test_fuzz"}
-"""Tests of no single module."""
+"""Tests that do not belong to a single module."""
 
 
 def imported(path):
-    """The modules of the library that a file imports, wherever in the file."""
+    """Yields the names that a file imports, at any place in the file."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: absolute imports only"
@@ -43,7 +44,7 @@ def imported(path):
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_flow_one_way(path):
     own = path.relative_to(SOURCE).with_suffix("").parts[0]
     for name in imported(path):
@@ -67,6 +68,12 @@ def test_the_tests_mirror_the_package():
         parts = about.split("_")
         names = ["_".join(parts[: end + 1]) for end in range(len(parts))]
         assert any({folder / name, folder / f"_{name}"} & modules for name in names), f"{path} tests no module"
+
+
+def test_the_guide_for_contributors_names_every_package():
+    tree = (ROOT / "CONTRIBUTING.md").read_text().split("## The tree")[1]
+    for package in {path.parent.relative_to(SOURCE) for path in MODULES} - {Path()}:
+        assert re.search(rf"^ +{package}/ ", tree, re.MULTILINE), package
 
 
 def test_exact_and_measure_print_nothing_and_write_no_files():
@@ -130,7 +137,7 @@ def test_a_missing_extra_names_the_line_that_installs_it():
 
 
 def test_a_forked_child_can_solve():
-    """The sweeps' threads do not exist in a child; it must start its own instead of waiting for ever."""
+    """The threads of the solver do not exist in a forked child, which must start its own and not wait forever."""
     code = """
 import os, numpy as np, scipy.sparse as sp, lazymdp as lz
 n = 60_000
@@ -148,7 +155,7 @@ assert os.waitpid(child, 0)[1] == 0
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
 
 
-# -- what the reader is shown --------------------------------------------------------------------------------------
+# -- the README -----------------------------------------------------------------------------------------------------
 
 
 def test_the_readme_example_runs_and_prints_what_it_says():
