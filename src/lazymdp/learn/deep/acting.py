@@ -67,6 +67,7 @@ class Actors(NamedTuple):
     eta: Array  # price of the episode
     action: Array  # action executed last; the no-op at the start of an episode
     lazy: Array  # whether the last choice was to be lazy
+    greedy: Array  # [N, 2] greedy choices in this iteration, and those of them that took control
     totals: Array  # [N, 3] return, steps and controls so far
     reward: Array  # largest absolute reward plus price so far
     value: Array  # largest absolute state value so far
@@ -87,7 +88,17 @@ def new_actors(eta: Array, noop: int) -> Actors:
     """Actors before their first step, at `[N]` prices."""
     zeros, n_envs = jnp.zeros_like(eta), eta.size
     flags, actions = jnp.zeros(n_envs, bool), jnp.full(n_envs, noop, jnp.int32)
-    return Actors(eta, actions, flags, jnp.zeros((n_envs, 3)), zeros, jnp.copy(zeros), jnp.copy(zeros))
+    counts, totals = jnp.zeros((n_envs, 2), jnp.int32), jnp.zeros((n_envs, 3))
+    return Actors(eta, actions, flags, counts, totals, zeros, jnp.copy(zeros), jnp.copy(zeros))
+
+
+def note_choice(actors: Actors, choice: Choice) -> Actors:
+    """Notes the choices just made, and counts the greedy ones."""
+    # Counted per environment and summed once per iteration: a sum at every step would be a kernel of its own.
+    counts = jnp.stack([choice.greedy, choice.greedy & ~choice.lazy], -1)
+    return actors._replace(
+        action=choice.executed.astype(jnp.int32), lazy=choice.lazy, greedy=actors.greedy + counts.astype(jnp.int32)
+    )
 
 
 def add_step(actors: Actors, reward: Array, restarted: Array, new_eta: Array, noop: int) -> tuple[Actors, Array]:
@@ -122,7 +133,7 @@ def note_extremes(actors: Actors, reward: Array, value: Array, first_iteration: 
     """
     size = jnp.abs(value)
     return actors._replace(
-        reward=jnp.maximum(actors.reward, jnp.abs(reward) + actors.eta),
+        reward=jnp.maximum(actors.reward, jnp.abs(reward) + jnp.abs(actors.eta)),
         value=jnp.maximum(actors.value, size),
         first_value=jnp.where(first_iteration, jnp.maximum(actors.first_value, size), actors.first_value),
     )

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arrays import sample_rows
 from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.compiled_defaults import greedy, softmax
 from lazymdp.learn.deep.evaluation_episodes import (
@@ -230,7 +231,7 @@ class Agent:
         if eta is None and self.eta is None:
             raise ValueError("the agent is a dial, trained for a range of prices: give eta.")
         prices = np.broadcast_to(np.asarray(self.eta if eta is None else eta, dtype=float), (count,))
-        if not ((prices >= 0.0) & np.isfinite(prices)).all():
+        if self.eta is None and not ((prices >= 0.0) & np.isfinite(prices)).all():
             raise ValueError(f"eta is {eta!r}, expected prices of at least 0.")
         if self.eta is not None:
             odd = prices[~np.isclose(prices, self.eta, rtol=1e-4, atol=1e-7)]
@@ -263,8 +264,8 @@ class AgentDefault:
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: NDArray[np.int64]) -> NDArray[np.int64]:
         """`[B]` actions."""
-        cumulative = self.probabilities(observations, last_actions).cumsum(axis=1)
-        return (rng.random(len(cumulative))[:, None] >= cumulative[:, :-1]).sum(axis=1) + self._first
+        rows = self.probabilities(observations, last_actions)
+        return sample_rows(rows, rng.random(len(rows))) + self._first
 
     def probabilities(self, observations: Any, last_actions: NDArray[np.int64]) -> NDArray[np.float64]:
         """`[B, A]` probabilities."""

@@ -118,8 +118,10 @@ class AlgorithmConfig:
         low, high = self.eta_range
         if self.is_range and not (len(self.eta_range) == 2 and 0.0 < low < high < math.inf):
             raise ValueError(f"eta is {self.eta}, expected a range (low, high) with 0 < low < high, or one price.")
-        if not 0.0 <= low < math.inf:
-            raise ValueError(f"eta is {self.eta}, expected a price of at least 0.")
+        if not math.isfinite(low):
+            raise ValueError(f"eta is {self.eta}, expected a finite price.")
+        if low < 0.0 and self.control_budget is not None:
+            raise ValueError(f"eta is {self.eta}, expected a price of at least 0 to steer towards a control budget.")
         if self.is_range and not 0.0 < self.zero_share < 1.0:
             raise ValueError(f"zero_share is {self.zero_share}, expected a share of the episodes between 0 and 1.")
         if self.control_budget is not None:

@@ -24,6 +24,7 @@ from lazymdp.learn.deep.acting import (
     add_step,
     empty_stack,
     new_actors,
+    note_choice,
     note_extremes,
     push_frame,
 )
@@ -45,7 +46,6 @@ class Run(NamedTuple):
     price: Price  # distribution of the price of an episode
     actors: Actors  # [N] the episodes under way
     stack: Array | tuple[()]  # [N, ..., S] the last frames, where an observation is several
-    greedy: Array  # [2] greedy choices of this iteration, and those of them that took control
     env: State  # [N] states of compiled environments, otherwise ()
     key: Array  # random key
     iteration: Array
@@ -66,8 +66,7 @@ def new_run(algorithm: Algorithm, key: Array, price: Price | None = None, parame
     price = prices.initial(config) if price is None else price
     actors = new_actors(prices.draw(price, price_key, (config.n_envs,)), env.noop)
     stack = empty_stack(config.n_envs, env.shape, env.dtype, env.n_frames)
-    counts = jnp.zeros(2, jnp.int32)
-    return Run(algorithm.init(network_key, parameters), price, actors, stack, counts, (), key, jnp.int32(0))
+    return Run(algorithm.init(network_key, parameters), price, actors, stack, (), key, jnp.int32(0))
 
 
 def turn(
@@ -109,23 +108,20 @@ def turn(
         choice,  # type: ignore[arg-type, unused-ignore]
     )
     actors = note_extremes(actors, reward, choice.value, run.iteration == 0)
-    actors = actors._replace(action=choice.executed.astype(jnp.int32), lazy=choice.lazy)
-    actors, stack = group.put((run.actors, run.stack), (actors, stack))
-    greedy = run.greedy + jnp.stack([choice.greedy.sum(), (choice.greedy & ~choice.lazy).sum()])
-    return run._replace(learner=learner, actors=actors, stack=stack, greedy=greedy), choice.executed, episodes
+    actors, stack = group.put((run.actors, run.stack), (note_choice(actors, choice), stack))
+    return run._replace(learner=learner, actors=actors, stack=stack), choice.executed, episodes
 
 
 def end_iteration(algorithm: Algorithm, run: Run, key: Array) -> Run:
     """Lets the algorithm learn from the rollout, and steers the price towards a budget."""
     config, iteration = algorithm.config, run.iteration + 1
     learner = algorithm.end_rollout(run.learner, run.iteration, key)
-    price = prices.steer(run.price, config, run.greedy[0], run.greedy[1], iteration * config.steps_per_iteration)
-    actors = run.actors
+    greedy, controls = run.actors.greedy.sum(0)
+    price = prices.steer(run.price, config, greedy, controls, iteration * config.steps_per_iteration)
+    actors = run.actors._replace(greedy=jnp.zeros_like(run.actors.greedy))
     if config.control_budget is not None:  # episodes under way continue at the new price
         actors = actors._replace(eta=jnp.full_like(actors.eta, price.low))
-    return run._replace(
-        learner=learner, price=price, actors=actors, greedy=jnp.zeros_like(run.greedy), iteration=iteration
-    )
+    return run._replace(learner=learner, price=price, actors=actors, iteration=iteration)
 
 
 # -- one compiled scan -----------------------------------------------------------------------------------------------

@@ -91,8 +91,9 @@ class Training:
         self._check_values()
         _, eta, returns, steps, controls = self._loop.episodes()
         prices = np.array(self.config.settings.reported_etas)
-        nearest = np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(prices + 1e-3)).argmin(axis=1)
-        price = prices[nearest]
+        price = np.full_like(eta, prices[0])
+        if self.config.settings.is_range:
+            price = prices[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(prices + 1e-3)).argmin(axis=1)]
         metrics = []
         for group in np.unique(price):
             here = price == group
