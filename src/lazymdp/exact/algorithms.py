@@ -14,7 +14,7 @@ from lazymdp.exact import bellman
 from lazymdp.exact.active_set import ActiveSet
 from lazymdp.exact.bellman import Rows, over_states, rows_of
 from lazymdp.exact.error_bound import Certificate
-from lazymdp.exact.evaluate import policy_line
+from lazymdp.exact.linear import policy_line
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]

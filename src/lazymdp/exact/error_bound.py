@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.exact.evaluate import action_values, policy_values
+from lazymdp.exact.linear import action_values, policy_values
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.evaluate import TOO_LONG, action_values, policy_values
+from lazymdp.exact.linear import TOO_LONG, action_values, policy_values
 from lazymdp.exact.policies import optimal_q
 from lazymdp.lazy import LazyMDP, lazy_gap
 from lazymdp.mdp import MDP

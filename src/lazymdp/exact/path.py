@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.evaluate import policy_line
+from lazymdp.exact.linear import policy_line
 from lazymdp.exact.path_exact import Progress, Trace, exact_trace
 from lazymdp.exact.path_within_tol import certified_error, certified_trace
 from lazymdp.exact.solve import NotConverged

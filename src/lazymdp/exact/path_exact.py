@@ -26,7 +26,7 @@ import scipy.linalg
 import scipy.linalg.blas
 from numpy.typing import NDArray
 
-from lazymdp.exact.evaluate import TOO_LONG, policy_transitions
+from lazymdp.exact.linear import TOO_LONG, policy_transitions
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]

@@ -18,7 +18,7 @@ from lazymdp.exact import bellman
 from lazymdp.exact.bellman import over_states, rows_of
 from lazymdp.exact.error_bound import Certificate
 from lazymdp.exact.eta_bounds import eta_max
-from lazymdp.exact.evaluate import policy_line
+from lazymdp.exact.linear import policy_line
 from lazymdp.exact.path_exact import Progress, Trace
 from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP

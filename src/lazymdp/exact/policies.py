@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.exact.algorithms import Search, local_policy_iteration, policy_iteration
-from lazymdp.exact.evaluate import TOO_LONG, action_values
+from lazymdp.exact.linear import TOO_LONG, action_values
 from lazymdp.lazy import LazyMDP, check_table
 from lazymdp.mdp import MDP
 

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csgraph
 
 from lazymdp.exact.evaluate import evaluate as evaluate_policy
-from lazymdp.exact.evaluate import policy_transitions, solve_linear, steps_to_absorption
+from lazymdp.exact.evaluate import steps_to_absorption
+from lazymdp.exact.linear import policy_transitions, solve_linear
 from lazymdp.lazy import LazyMDP
 
 _NEVER = 1e-14
