@@ -136,7 +136,7 @@ def time_world(repeats: int) -> dict:
     seconds = [run["seconds"] for run in runs]
     return {
         "breakpoints": len(first["answer"].breakpoints),
-        "policies": len(first["answer"].start_values),
+        "policies": len(first["answer"].start_base_values),
         "seconds": min(seconds),
         "runs": seconds,
         "warm_up": first["seconds"] - min(seconds),

@@ -37,8 +37,8 @@ def main(folder: Path) -> None:
     print(f"  controlled up to the highest price, {path.critical_eta[last]:.3f}: {mdp.describe_state(last)}")
 
     # A budget. Instead of a price one says how often, at most, the agent may take control.
-    plan = path.for_budget(5)
-    print(f"at most 5 controls: return {plan.value:.3f}, at eta = {plan.eta:.3f}")
+    plan = path.for_control_count(5)
+    print(f"at most 5 controls: return {plan.base_value:.3f}, at eta = {plan.eta:.3f}")
 
     with lz.show.styled():  # the look of the project
         axes = lz.show.policy_map(world, solution.action, layer=world.has_key)

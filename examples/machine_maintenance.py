@@ -41,11 +41,12 @@ def main(folder: Path) -> None:
     for name, price in zip(LEVELS, path.critical_eta, strict=True):
         print(f"  {name:7}{price:6.2f}" + ("" if price else "  (never)"))
 
-    alone, steps = path.start_values[-1], 1 / (1 - mdp.gamma)
+    alone, steps = path.start_base_values[-1], 1 / (1 - mdp.gamma)
     print(f"Repair on failure only earns {alone / steps:.3f} a day.")
     for per_year in (6, 14, 18):
-        plan = path.for_budget(per_year / 365 * steps)  # visits count as days do: discounted
-        print(f"At most {per_year:2} visits a year: {plan.value / steps:.3f} a day, as if a visit cost {plan.eta:.2f}.")
+        plan = path.for_control_rate(per_year / 365)
+        earned = plan.base_value / steps
+        print(f"At most {per_year:2} visits a year: {earned:.3f} a day, as if a visit cost {plan.eta:.2f}.")
     mdp.save(folder / "machine.npz")
     np.save(folder / "on_failure.npy", default)
 

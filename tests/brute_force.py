@@ -41,12 +41,15 @@ def optimum(transitions, rewards, gamma, absorbing):
         action = np.where(better, q.argmax(axis=1), action)
 
 
-def budget_optimum(transitions, rewards, gamma, absorbing, start, default, budget):
-    """Largest return from `start` with at most `budget` discounted controls: a linear program over occupations."""
+def limited_optimum(transitions, rewards, gamma, absorbing, start, default, count=0.0, share=0.0):
+    """Largest return from `start` with at most `count + share * steps` discounted controls.
+
+    A linear program over the occupancies of the states that are not absorbing; their sum is the number of steps lived.
+    """
     plus, gains = augment(transitions, rewards, absorbing, default, 0.0)
     alive = np.flatnonzero(~absorbing)
     if not alive.size:
-        return 0.0  # nothing to decide, and nothing for a linear program
+        return 0.0  # a linear program needs a variable
     n, m = alive.size, plus.shape[1]
     flow = np.zeros((n, n * m))
     for i, s in enumerate(alive):
@@ -55,6 +58,6 @@ def budget_optimum(transitions, rewards, gamma, absorbing, start, default, budge
             flow[:, i * m + a] -= gamma * plus[s, a, alive]
     control = np.ones((n, m))
     control[:, -1] = 0.0
-    solved = linprog(-gains[alive].ravel(), control.reshape(1, -1), [budget], flow, start[alive])
+    solved = linprog(-gains[alive].ravel(), (control - share).reshape(1, -1), [count], flow, start[alive])
     assert solved.status == 0, solved.message
     return -solved.fun

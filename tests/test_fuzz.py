@@ -77,13 +77,14 @@ def test_bounds_path_and_measures_of_any_model(model):
             path = lz.eta_path(mdp, default)
             lazy = lz.LazyMDP(mdp, default, 0.5 * top)
             action = path.action_at(lazy.eta)
-            assert finite(top, bottom, path.breakpoints, path.value_at(lazy.eta), path.start_values, path.start_counts)
+            assert finite(top, bottom, path.breakpoints, path.value_at(lazy.eta))
+            assert finite(path.start_base_values, path.start_control_counts)
             assert bottom >= 0.0
             found = lz.evaluate(lazy, action)
             assert finite(found.value, found.base_value, found.control_cost, found.control_count)
             assert finite(lz.policies.optimal(mdp), lz.policies.second_best(mdp))
-            plan = path.for_budget(0.5 * path.start_counts[0])
-            assert finite(plan.value, plan.control_count, plan.weight)
+            for plan in (path.for_control_count(0.5 * path.start_control_counts[0]), path.for_control_rate(0.3)):
+                assert finite(plan.base_value, plan.control_count, plan.control_rate, plan.weight, plan.eta)
             if not mdp.absorbing.all():
                 assert 0.0 <= lz.lazy_frequency(lazy, action).long_run <= 1.0 + 1e-9
         except ValueError as error:

@@ -11,10 +11,11 @@ from lazymdp import learn as learn
 from lazymdp import measure as measure
 from lazymdp.defaults.protocol import DefaultPolicy, Mixture
 from lazymdp.exact import policies as policies
+from lazymdp.exact.control_plan import ControlPlan
 from lazymdp.exact.eta_bounds import EtaMinTheorem, eta_max, eta_min, eta_min_theorem
 from lazymdp.exact.evaluate import Evaluation, evaluate, steps_to_absorption
 from lazymdp.exact.finite_horizon import HorizonSolution
-from lazymdp.exact.path import BudgetedPolicy, EtaPath, eta_path
+from lazymdp.exact.path import EtaPath, eta_path
 from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP, lazy_gap
 from lazymdp.mdp import MDP
@@ -27,7 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MDP",
-    "BudgetedPolicy",
+    "ControlPlan",
     "DefaultPolicy",
     "EtaMinTheorem",
     "EtaPath",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+import numpy as np
+from numpy.typing import ArrayLike
 
 
 @contextmanager
@@ -40,6 +43,19 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes `text` to `path` as `replacing` does: all of it or nothing."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) -> None:
+    """Writes columns of equal length to `path` in one step, with a header.
+
+    Booleans are written as 0 and 1, and numbers with as many digits as it takes to read them back unchanged.
+    """
+    arrays = [np.asarray(column) for column in columns.values()]
+    cells = [(array.astype(int) if array.dtype == bool else array).tolist() for array in arrays]
+    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*cells, strict=True))
 
 
 @contextmanager

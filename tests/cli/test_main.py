@@ -54,7 +54,7 @@ def test_path_says_what_the_library_says(capsys):
     mdp = load_model("FrozenLake-v1", 0.95).mdp
     path = lz.eta_path(mdp, lz.policies.uniform(mdp))
     np.testing.assert_allclose(found["per_policy"]["from_eta"][1:], path.breakpoints)
-    assert found["budget"]["return"] == pytest.approx(path.for_budget(3).value)
+    assert found["budget"]["return"] == pytest.approx(path.for_control_count(3).base_value)
     assert found["eta_min"] == pytest.approx(lz.eta_min(mdp, lz.policies.uniform(mdp)))
     assert main(["path", "FrozenLake-v1", "--budget", "3", "--rows", "4"]) == 0
     assert "At most 3 controls" in capsys.readouterr().out

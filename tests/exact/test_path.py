@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from brute_force import augment, budget_optimum, optimum
+from brute_force import augment, optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import NOT_INDEXABLE, Model, models, random_model
@@ -70,11 +70,11 @@ def test_no_breakpoint_is_missing_or_idle(model):
 @given(models())
 def test_total_control_falls_and_the_start_lines_are_right(model):
     path = lz.eta_path(model.mdp, model.default)
-    assert (np.diff(path.start_counts) <= 1e-9).all()
-    assert path.start_counts[-1] == 0.0
+    assert (np.diff(path.start_control_counts) <= 1e-9).all()
+    assert path.start_control_counts[-1] == 0.0
     edges = np.concatenate([[0.0], path.breakpoints, [2 * path.breakpoints[-1:].sum() + 1.0]])
     for index, eta in enumerate(0.5 * (edges[1:] + edges[:-1])):
-        line = path.start_values[index] - eta * path.start_counts[index]
+        line = path.start_base_values[index] - eta * path.start_control_counts[index]
         assert line == pytest.approx(path.mdp.start_average(path.value_at(eta)), abs=tolerance(model))
 
 
@@ -133,25 +133,6 @@ def test_ties_of_symmetric_states_are_one_breakpoint():
     assert path.critical_eta[0] == path.critical_eta[1] == path.breakpoints[0]
 
 
-@given(models(max_states=6), st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0, 2.0]))
-def test_the_budget_is_the_linear_programs_optimum(model, part):
-    path = lz.eta_path(model.mdp, model.default)
-    budget = part * path.start_counts[0]
-    plan = path.for_budget(budget)
-    expected = budget_optimum(*model.base, model.start, model.default, budget)
-    assert plan.value == pytest.approx(expected, abs=1e-6 / (1 - model.gamma))
-    assert plan.control_count <= budget + 1e-9
-    assert 0.0 <= plan.weight <= 1.0
-    lazy = lz.LazyMDP(path.mdp, model.default, 0.0)
-    value = count = 0.0
-    for weight, action in zip((plan.weight, 1 - plan.weight), plan.actions, strict=True):
-        found = lz.evaluate(lazy, action)
-        value += weight * path.mdp.start_average(found.base_value)
-        count += weight * path.mdp.start_average(found.control_count)
-    assert value == pytest.approx(plan.value, abs=tolerance(model))
-    assert count == pytest.approx(plan.control_count, abs=tolerance(model))
-
-
 def certain_end():
     """Models without discount in which every state may end the episode at every step."""
     return st.integers(0, 1000).map(lambda seed: random_model(seed, n_states=5, gamma=1.0, n_absorbing=1))
@@ -191,14 +172,12 @@ def test_a_large_model_needs_a_tolerance_and_gets_its_path():
 def test_bad_questions():
     model = random_model(0)
     path = lz.eta_path(model.mdp, model.default)
-    with pytest.raises(ValueError, match=r"eta is -0\.1; the path covers prices from 0 up"):
+    with pytest.raises(ValueError, match=r"eta is -0\.1, but the path covers prices from 0 up. Use `solve`"):
         path.action_at(-0.1)
     with pytest.raises(ValueError, match="eta is nan"):
         path.value_at(np.nan)
     with pytest.raises(ValueError, match="state is 17"):
         path.control_intervals(17)
-    with pytest.raises(ValueError, match=r"control_count is -1\.0"):
-        path.for_budget(-1)
     with pytest.raises(ValueError, match="tol is 0"):
         lz.eta_path(model.mdp, model.default, tol=0)
     with pytest.raises(ValueError, match="default_policy has shape"):

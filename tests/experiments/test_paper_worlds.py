@@ -35,7 +35,7 @@ def test_key_door_treasure_path(treasure):
     mdp, default = treasure
     path = lz.eta_path(mdp, default)
     assert path.breakpoints.size == 149
-    assert path.start_values.size == 150
+    assert path.start_base_values.size == 150
     assert path.is_indexable
     assert len(path.switches) == 204  # each state once
     assert path.breakpoints[0] == pytest.approx(lz.eta_min(mdp, default))

@@ -192,7 +192,7 @@ def test_an_interrupted_result_is_made_again_and_harms_nothing(tmp_path, monkeyp
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(results_io, "_write_csv", interrupted)
+    monkeypatch.setattr(results_io, "write_csv", interrupted)
     with pytest.raises(KeyboardInterrupt):
         reproduce("kdt-path", config, tmp_path)
     monkeypatch.undo()

@@ -13,7 +13,7 @@ def test_path_curves_have_a_point_per_policy():
     mdp = lz.MDP.from_gymnasium(RiversAndBridges(), 0.99)
     path = lz.eta_path(mdp, lz.policies.uniform(mdp))
     axes = lz.show.path_curves(path)
-    assert len(axes.collections[0].get_offsets()) == path.start_counts.size
+    assert len(axes.collections[0].get_offsets()) == path.start_control_counts.size
     drawn(axes)
 
 

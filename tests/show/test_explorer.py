@@ -73,8 +73,8 @@ def test_the_page_holds_the_path_itself(page, path):
     for name, expected in (
         ("breakpoints", path.breakpoints),
         ("switches", path.switches),
-        ("startValues", path.start_values),
-        ("startCounts", path.start_counts),
+        ("startValues", path.start_base_values),
+        ("startCounts", path.start_control_counts),
         ("criticalEta", path.critical_eta),
         ("rewards", path.mdp.rewards),
         ("defaultPolicy", path.default_policy),

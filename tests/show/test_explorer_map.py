@@ -25,8 +25,8 @@ def test_every_stop_of_the_slider_shows_the_optimal_policy(show, html, path):
         eta = shown_eta(page)
         assert edges[segment] < eta < edges[segment + 1]
         check_policy(page, path, eta)
-        assert number(page, "#return") == pytest.approx(path.start_values[segment], rel=1e-3)
-        assert number(page, "#controls") == pytest.approx(path.start_counts[segment], rel=1e-3)
+        assert number(page, "#return") == pytest.approx(path.start_base_values[segment], rel=1e-3)
+        assert number(page, "#controls") == pytest.approx(path.start_control_counts[segment], rel=1e-3)
         assert number(page, "#priced") == pytest.approx(path.mdp.start_average(path.value_at(eta)), rel=1e-3, abs=1e-9)
 
 
@@ -123,7 +123,7 @@ def test_a_budget_jumps_to_its_price_and_names_the_mixture(show, html, path):
     page = show(html)
     page.fill("#budget", "10")
     page.press("#budget", "Enter")
-    plan = path.for_budget(10)
+    plan = path.for_control_count(10)
     assert shown_eta(page) == plan.eta
     check_policy(page, path, plan.eta)
     first, weight, second, value, count = re.fullmatch(
@@ -132,18 +132,18 @@ def test_a_budget_jumps_to_its_price_and_names_the_mixture(show, html, path):
         page.text_content("#plan"),
     ).groups()
     assert float(weight) == pytest.approx(plan.weight, rel=1e-3)
-    assert float(value) == pytest.approx(plan.value, rel=1e-3)
+    assert float(value) == pytest.approx(plan.base_value, rel=1e-3)
     assert float(count) == pytest.approx(plan.control_count, rel=1e-3)
     middles = [0.0, *(0.5 * (path.breakpoints[1:] + path.breakpoints[:-1])), 1.0]
     for policy, action in zip((first, second), plan.actions, strict=True):
         np.testing.assert_array_equal(path.action_at(middles[int(policy) - 1]), action)
     page.fill("#budget", "1000")
     page.press("#budget", "Enter")
-    assert shown_eta(page) == 0.0 == path.for_budget(1000).eta
+    assert shown_eta(page) == 0.0 == path.for_control_count(1000).eta
     assert "needs no more" in page.text_content("#plan")
     page.fill("#budget", "0")
     page.press("#budget", "Enter")
-    assert shown_eta(page) == path.for_budget(0).eta
+    assert shown_eta(page) == path.for_control_count(0).eta
 
 
 # -- one state -------------------------------------------------------------------------------------------------------

@@ -115,17 +115,19 @@ def path(
         "indexable": found.is_indexable,
     }
     if budget is not None:
-        plan = found.for_budget(budget)
-        facts["budget"] = {"eta": plan.eta, "return": plan.value, "controls": plan.control_count, "weight": plan.weight}
-    columns = {"from_eta": starts, "return": found.start_values, "controls": found.start_counts}
+        plan = found.for_control_count(budget)
+        within = {"return": plan.base_value, "controls": plan.control_count}
+        facts["budget"] = {"eta": plan.eta, **within, "weight": plan.weight}
+    columns = {"from_eta": starts, "return": found.start_base_values, "controls": found.start_control_counts}
     if json:
         print_json({**facts, "per_policy": columns, "per_state": {"critical_eta": found.critical_eta}})
         return 0
     show_facts({name: fact for name, fact in facts.items() if name != "budget"})
     if budget is not None:
         OUT.print(
-            f"At most {budget:g} controls: return {plan.value:.4g} with {plan.control_count:.4g} controls, at eta = "
-            f"{plan.eta:.4g}" + (f" (a mixture, {plan.weight:.0%} the policy below it)." if plan.weight < 1 else ".")
+            f"At most {budget:g} controls: return {plan.base_value:.4g} with {plan.control_count:.4g} controls, "
+            f"at eta = {plan.eta:.4g}"
+            + (f" (a mixture, {plan.weight:.0%} the policy below it)." if plan.weight < 1 else ".")
         )
     table = Table(
         "from eta", "return", "controls", title=f"optimal policies, {min(rows, starts.size)} of {starts.size}"

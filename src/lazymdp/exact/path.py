@@ -1,27 +1,30 @@
-"""The whole answer for every eta at once: the *eta-path*.
+"""The optimal policies for every price at once: the *eta-path*.
 
-For a fixed policy the value is a line in the price, `V - eta K`. The optimum is the upper envelope of these lines:
-convex, piecewise linear, with slope `-K`, so that total control falls as the price rises. The path lists the prices at
-which the optimal policy changes, the *breakpoints*, and which states change there and how. Above the largest breakpoint
-(`eta_max`) everything is lazy; below the smallest one nothing changes down to 0.
+For a fixed policy the value is a line in the price, `V - eta K`. The optimal value is the upper envelope of these
+lines: convex and piecewise linear with slope `-K`, so total control falls as the price rises. The path lists the prices
+at which the optimal policy changes, the *breakpoints*, and for each of them which states change and how. Above the
+largest breakpoint, `eta_max`, every state is lazy. Below the smallest one the policy stays the same down to price 0.
 
-The price at which a state stops taking control is its `critical_eta`, an importance that needs no chosen eta: the lazy
-action is the passive action of a restless bandit and eta its subsidy, so this is the state's *Whittle index*. It is a
-single number only where the state, once lazy, stays lazy as the price grows. That is not always so, and the path tells:
-`is_indexable`, `control_intervals`.
+The price at which a state stops taking control is its `critical_eta`, a measure of importance that needs no choice of
+eta. The lazy action is the passive action of a restless bandit and eta its subsidy, so `critical_eta` is the state's
+*Whittle index*. It describes the state completely only if the state, once lazy, stays lazy as the price grows. That is
+not always so: see `is_indexable` and `control_intervals`.
 
-`max return subject to at most B expected controls` is solved by mixing the two policies at one breakpoint:
-`EtaPath.for_budget`.
+The best plan under a limit on control mixes two policies: see `EtaPath.for_control_count` and
+`EtaPath.for_control_rate`.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._files import write_csv
+from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
 from lazymdp.exact.linear import policy_line
 from lazymdp.exact.path_exact import Progress, Trace, exact_trace
 from lazymdp.exact.path_within_tol import certified_error, certified_trace
@@ -30,59 +33,39 @@ from lazymdp.lazy import LazyMDP, check_eta
 from lazymdp.mdp import MDP
 
 
-@dataclass(frozen=True, eq=False)
-class BudgetedPolicy:
-    """The best one can do within a budget of control: two policies and a weight.
-
-    At the start of an episode play `actions[0]` with probability `weight`, else `actions[1]`, to the end.
-
-    Attributes:
-        eta: The price at which both policies are optimal: what one more control is worth.
-        actions: Two `[S]` int arrays, the lazy action is `A`; the first takes more control.
-        weight: Probability of the first.
-        value: Expected return of the base model from the start distribution, price not included.
-        control_count: Expected discounted number of controls from the start distribution, at most the budget.
-    """
-
-    eta: float
-    actions: tuple[NDArray[np.int64], NDArray[np.int64]]
-    weight: float
-    value: float
-    control_count: float
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class EtaPath:
-    """Every optimal policy of a model and a default, for every price from 0 up.
+    """The optimal policies of a model and a default policy for every price from 0 up.
 
-    Memory grows with the number of switches, not with breakpoints times states: policies are rebuilt on demand.
+    Memory grows with the number of switches, not with the number of breakpoints times states: policies are rebuilt on
+    demand.
 
     Attributes:
         mdp: The base model.
-        default_policy: `[S, A]`.
-        breakpoints: `[B]` prices at which the optimal policy changes, increasing. Two that differ by less than 1e-11
-            of the largest are one, and one below that is 0 and left out.
-        switches: `[W, 4]` int: breakpoint, state, action below the breakpoint, action above it (`A` is lazy), by
-            increasing breakpoint. Most switches turn lazy as the price grows; the reverse also happens.
-        start_values: `[B+1]` value `V` of each optimal policy from the start distribution, without the price; entry
-            `i` belongs to the prices between breakpoints `i - 1` and `i`.
-        start_counts: `[B+1]` its expected discounted number of controls `K`; the value with the price is `V - eta K`.
-        tol: Proven sup-norm error of `value_at`; 0 for an exact path (rounding apart). With a tolerance everything
-            else describes the policies found, which are optimal only up to it: fewer breakpoints than there are, each
-            where two of these policies meet.
+        default_policy: `[S, A]` probabilities.
+        breakpoints: `[B]` prices at which the optimal policy changes, increasing. Prices that differ by less than 1e-11
+            of the largest breakpoint count as one, and prices smaller than that count as 0 and are left out.
+        switches: `[W, 4]` int, sorted by breakpoint: index of the breakpoint, state, action below the breakpoint,
+            action above it (`A` is lazy). Most states turn lazy as the price grows; the reverse also happens.
+        start_base_values: `[B+1]` base value `V` of each optimal policy from the start distribution, without the price.
+            Entry `i` belongs to the prices between breakpoints `i - 1` and `i`.
+        start_control_counts: `[B+1]` expected discounted number of controls `K` of each optimal policy from the start
+            distribution. The value with the price is `V - eta K`.
+        tol: Proven sup-norm error of `value_at`; 0 for an exact path, which has rounding errors only. With a tolerance,
+            everything else describes the policies found. These are optimal up to `tol`, and there are fewer of them.
     """
 
     mdp: MDP
     default_policy: NDArray[np.float64]
     breakpoints: NDArray[np.float64]
     switches: NDArray[np.int64]
-    start_values: NDArray[np.float64]
-    start_counts: NDArray[np.float64]
+    start_base_values: NDArray[np.float64]
+    start_control_counts: NDArray[np.float64]
     tol: float
-    _lines: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # of the segment asked for last
+    _lines: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # cache of the segment last asked for
 
     def action_at(self, eta: float) -> NDArray[np.int64]:
-        """`[S]` an optimal action per state at price `eta`; `A` is lazy, and a tie is lazy."""
+        """Returns an optimal action for each state, `[S]`, at price `eta`; `A` is lazy, and ties are lazy."""
         price = self._checked(eta)
         action = self._segment_action(int(np.searchsorted(self.breakpoints, price, side="right")))
         here = self.switches[self.breakpoints[self.switches[:, 0]] == price]
@@ -90,18 +73,18 @@ class EtaPath:
         return action
 
     def value_at(self, eta: float) -> NDArray[np.float64]:
-        """`[S]` optimal value `V_+*` at price `eta`, price included."""
+        """Returns the optimal value `V_+*`, `[S]`, at price `eta`, price included."""
         price = self._checked(eta)
         value, count = self._line(price)
         return value - price * count
 
     def control_count_at(self, eta: float) -> NDArray[np.float64]:
-        """`[S]` expected discounted number of controls `K` of the optimal policy at price `eta`."""
+        """Returns the expected discounted number of controls `K`, `[S]`, of the optimal policy at price `eta`."""
         return self._line(self._checked(eta))[1]
 
     @property
     def critical_eta(self) -> NDArray[np.float64]:
-        """`[S]` the largest price at which each state takes control; 0 where it never does. Its Whittle index."""
+        """`[S]`: the largest price at which each state takes control, its Whittle index; 0 if it never does."""
         critical = np.zeros(self.mdp.n_states)
         lazy_above = self.switches[self.switches[:, 3] == self.mdp.n_actions]
         np.maximum.at(critical, lazy_above[:, 1], self.breakpoints[lazy_above[:, 0]])
@@ -109,7 +92,7 @@ class EtaPath:
 
     @property
     def non_indexable_states(self) -> NDArray[np.int64]:
-        """The states that are lazy at some price and take control again at a larger one."""
+        """States that are lazy at some price and take control again at a larger one."""
         lazy_below = self.switches[:, 2] == self.mdp.n_actions
         return np.unique(self.switches[lazy_below, 1])
 
@@ -119,7 +102,7 @@ class EtaPath:
         return not self.non_indexable_states.size
 
     def control_intervals(self, state: int) -> list[tuple[float, float]]:
-        """The intervals of prices, increasing, in which `state` takes control; one or none where it is indexable."""
+        """Returns the intervals of prices in which `state` takes control, increasing; at most one if indexable."""
         if not 0 <= state < self.mdp.n_states:
             raise ValueError(f"state is {state}, expected 0 to {self.mdp.n_states - 1}.")
         lazy, intervals, end = self.mdp.n_actions, [], 0.0
@@ -132,29 +115,56 @@ class EtaPath:
             intervals.append((0.0, end))
         return intervals[::-1]
 
-    def for_budget(self, control_count: float) -> BudgetedPolicy:
-        """The largest expected return with at most `control_count` expected discounted controls.
+    def for_control_count(self, control_count: float) -> ControlPlan:
+        """Returns the plan with the largest expected return among those with at most `control_count` controls.
 
-        Both are meant from the start distribution. The optimum of this linear program is a mixture of the two policies
-        on either side of a breakpoint, or a single one where the budget is generous.
+        The return and the number of controls are expectations from the start distribution, discounted. The plan mixes
+        the two policies on either side of a breakpoint; it is a single policy where the limit does not bind.
+
+        Args:
+            control_count: Largest expected discounted number of controls, at least 0.
         """
-        budget = float(control_count)
-        if not budget >= 0.0:
-            raise ValueError(f"control_count is {budget}, expected a number of controls, at least 0.")
-        counts, values = self.start_counts, self.start_values
-        if budget >= counts[0]:
-            action = self._segment_action(0)
-            return BudgetedPolicy(0.0, (action, action), 1.0, float(values[0]), float(counts[0]))
-        above = int(np.argmax(counts <= budget))  # counts fall along the path, to 0 at the end
-        below = above - 1
-        weight = (budget - counts[above]) / (counts[below] - counts[above])
-        return BudgetedPolicy(
-            float(self.breakpoints[below]),
-            (self._segment_action(below), self._segment_action(above)),
-            float(weight),
-            float(weight * values[below] + (1.0 - weight) * values[above]),
-            float(weight * counts[below] + (1.0 - weight) * counts[above]),
-        )
+        limit = float(control_count)
+        if not limit >= 0.0:
+            raise ValueError(f"control_count is {limit}, expected a number of controls, at least 0.")
+        counts = self.start_control_counts
+        if limit >= counts[0]:
+            best = self._outcome(0)
+            return mixed_plan(self.mdp.n_actions, 0.0, best, best, 1.0)
+        within = int(np.argmax(counts <= limit))  # counts fall along the path, to 0 at the end
+        above = within - 1
+        weight = float((limit - counts[within]) / (counts[above] - counts[within]))
+        eta = float(self.breakpoints[above])
+        return mixed_plan(self.mdp.n_actions, eta, self._outcome(above), self._outcome(within), weight)
+
+    def for_control_rate(self, share: float) -> ControlPlan:
+        """Returns the plan with the largest expected return among those in control in at most `share` of the steps.
+
+        The rate is the expected discounted number of controls divided by the expected discounted number of steps lived
+        (steps in states that are not absorbing), both from the start distribution. For a mixture it is the ratio of the
+        mixed expectations. (A trained agent's `for_control_rate` limits the undiscounted share of steps over whole
+        episodes instead.)
+
+        Where episodes can end, policies differ in how long they last, so the plan is in general not on the path. It is
+        computed by linear systems, exact up to rounding errors even if the path has a tolerance. `share = 0` gives the
+        always-lazy policy, `share = 1` the best policy at price 0.
+
+        Args:
+            share: Largest control rate, 0 to 1.
+        """
+        limit = float(share)
+        if not 0.0 <= limit <= 1.0:
+            raise ValueError(f"share is {limit}, expected a share of steps between 0 and 1.")
+        return plan_for_rate(LazyMDP(self.mdp, self.default_policy, 0.0), limit, self._segment_action(0))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes one row per optimal policy: the price from which it is optimal, its return and its control count."""
+        columns = {
+            "from_eta": np.append(0.0, self.breakpoints),
+            "base_value": self.start_base_values,
+            "control_count": self.start_control_counts,
+        }
+        write_csv(path, columns)
 
     def __repr__(self) -> str:
         span = f" from {self.breakpoints[0]:.4g} to {self.breakpoints[-1]:.4g}" if self.breakpoints.size else ""
@@ -165,18 +175,25 @@ class EtaPath:
     def _checked(self, eta: float) -> float:
         price = check_eta(eta)
         if price < 0.0:
-            raise ValueError(f"eta is {price}; the path covers prices from 0 up. Use solve for a negative one.")
+            raise ValueError(f"eta is {price}, but the path covers prices from 0 up. Use `solve` for a negative price.")
         return price
 
+    def _outcome(self, segment: int) -> Outcome:
+        """The policy between breakpoints `segment - 1` and `segment`, with its expectations from the start."""
+        action = self._segment_action(segment)
+        steps = steps_lived(LazyMDP(self.mdp, self.default_policy, 0.0), action)
+        values, counts = self.start_base_values, self.start_control_counts
+        return Outcome(action, float(values[segment]), float(counts[segment]), steps)
+
     def _segment_action(self, segment: int) -> NDArray[np.int64]:
-        """The policy between breakpoints `segment - 1` and `segment`: always lazy, then every switch down to there."""
+        """Rebuilds the policy between breakpoints `segment - 1` and `segment` from the switches above it."""
         action = np.full(self.mdp.n_states, self.mdp.n_actions)
         done = self.switches[self.switches[:, 0] >= segment][::-1]
-        action[done[:, 1]] = done[:, 2]  # a state's last switch, at the smallest price, is written last
+        action[done[:, 1]] = done[:, 2]  # NumPy keeps the last assignment: the switch at the smallest price
         return action
 
     def _line(self, eta: float) -> NDArray[np.float64]:
-        """`[2, S]` the values `V` and `K` of the policy optimal at `eta`."""
+        """Returns `[2, S]`: the base value `V` and the control count `K` of the optimal policy at `eta`."""
         segment = int(np.searchsorted(self.breakpoints, eta, side="right"))
         if segment not in self._lines:
             line = policy_line(self.mdp, self.default_policy, self._segment_action(segment))
@@ -192,10 +209,10 @@ def eta_path(
 
     Args:
         mdp: The base model.
-        default_policy: `[S, A]` what acts when the agent is lazy.
-        tol: None for the exact path, for models up to a few thousand states. A number gives, for any size, a path
-            whose values are proven to be within `tol` of the optimum in every state at every price.
-        progress: Called with the number of switches (or solutions) so far and the price reached.
+        default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
+        tol: None for the exact path, which suits models of up to a few thousand states. With a number, models of any
+            size get a path whose values are proven to be within `tol` of the optimum in every state at every price.
+        progress: Called with the number of switches (with `tol`, of prices solved) so far and the price reached.
     """
     lazy = LazyMDP(mdp, default_policy, 0.0)
     mdp.check_infinite_horizon()
@@ -209,20 +226,20 @@ def eta_path(
 
 
 def _check_bottom(lazy: LazyMDP, path: EtaPath) -> None:
-    """Certifies the policy reached at price 0: an error made anywhere on the way down would show there."""
+    """Certifies the policy reached at price 0, where an error made anywhere on the way down would show."""
     error = certified_error(lazy, path.value_at(0.0))
     scale = 1.0 + lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
     if not error <= 1e-6 * scale:
         warnings.warn(
-            f"the path ends at price 0 with a policy that may be {error:.1e} below the optimum: rounding has been lost "
-            "on the way. Use tol= for a path with a proven error.",
+            f"the policy at price 0 is only proven to be within {error:.1e} of the optimum: rounding errors have "
+            "accumulated along the path. Pass tol= for a path with a proven error.",
             NotConverged,
             stacklevel=3,
         )
 
 
 def _assemble(lazy: LazyMDP, trace: Trace, tol: float) -> EtaPath:
-    """Turns the trace, recorded from the largest price down, into a path that reads from 0 up."""
+    """Turns a trace, recorded from the largest price down, into a path ordered from price 0 up."""
     count = len(trace.breakpoints)
     switches = np.array(trace.switches, dtype=np.int64).reshape(-1, 4)[::-1]
     switches[:, 0] = count - 1 - switches[:, 0]
@@ -231,7 +248,7 @@ def _assemble(lazy: LazyMDP, trace: Trace, tol: float) -> EtaPath:
         lazy.default_policy,
         np.array(trace.breakpoints)[::-1],
         switches,
-        np.array(trace.start_values)[::-1],
-        np.array(trace.start_counts)[::-1],
+        np.array(trace.start_base_values)[::-1],
+        np.array(trace.start_control_counts)[::-1],
         tol,
     )

@@ -52,14 +52,14 @@ class Trace:
     Attributes:
         breakpoints: Prices, falling.
         switches: `(breakpoint, state, action below, action above)`.
-        start_values: Value from the start distribution before the first breakpoint and after each.
-        start_counts: Expected controls likewise.
+        start_base_values: Value from the start distribution before the first breakpoint and after each.
+        start_control_counts: Expected controls likewise.
     """
 
     breakpoints: list[float] = field(default_factory=list)
     switches: list[tuple[int, int, int, int]] = field(default_factory=list)
-    start_values: list[float] = field(default_factory=list)
-    start_counts: list[float] = field(default_factory=list)
+    start_base_values: list[float] = field(default_factory=list)
+    start_control_counts: list[float] = field(default_factory=list)
 
     def add(self, eta: float, before: NDArray[np.int64], after: NDArray[np.int64], value: float, count: float) -> None:
         """Records that the policy changed at `eta` from `before` to `after`, `[S]` actions both."""
@@ -67,16 +67,16 @@ class Trace:
         index = len(self.breakpoints)
         self.breakpoints.append(eta)
         self.switches += [(index, int(s), int(after[s]), int(before[s])) for s in changed]
-        self.start_values.append(value)
-        self.start_counts.append(count)
+        self.start_base_values.append(value)
+        self.start_control_counts.append(count)
 
 
 def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     """Walks down from the always-lazy policy, breakpoint by breakpoint."""
     trace = Trace()
     tableau = _Tableau(lazy)
-    trace.start_values.append(tableau.start_value)
-    trace.start_counts.append(0.0)
+    trace.start_base_values.append(tableau.start_base_value)
+    trace.start_control_counts.append(0.0)
     eta = np.inf
     before = tableau.action.copy()
     scale = 0.0
@@ -87,7 +87,7 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
             for tied in tableau.lazy_ties(eta):
                 tableau.step(tied)
             if not np.array_equal(before, tableau.action):
-                trace.add(eta, before, tableau.action, tableau.start_value, tableau.start_count)
+                trace.add(eta, before, tableau.action, tableau.start_base_value, tableau.start_control_count)
                 before = tableau.action.copy()
             if slot < 0 or crossing <= _SAME_PRICE * scale:
                 return trace
@@ -155,12 +155,12 @@ class _Tableau:
         self._right = np.zeros((_BLOCK, n))
 
     @property
-    def start_value(self) -> float:
+    def start_base_value(self) -> float:
         """Value of the policy from the start distribution, without the price."""
         return float(-self._alpha[-1])
 
     @property
-    def start_count(self) -> float:
+    def start_control_count(self) -> float:
         """Expected controls of the policy from the start distribution."""
         return max(0.0, float(-self._beta[-1]))
 

@@ -73,8 +73,8 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
 
     top = eta_max(mdp, lazy.default_policy)
     high = point(top, np.full(mdp.n_states, mdp.n_actions))
-    trace.start_values.append(mdp.start_average(high.value))
-    trace.start_counts.append(mdp.start_average(high.controls))
+    trace.start_base_values.append(mdp.start_average(high.value))
+    trace.start_control_counts.append(mdp.start_average(high.controls))
     current = high
     for eta, following in walk(high, point(0.0)) if top > 0.0 else ():
         if not np.array_equal(current.action, following.action):

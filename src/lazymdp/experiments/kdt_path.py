@@ -59,8 +59,8 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
         "policies": table(
             from_eta=edges[:-1],
             to_eta=np.append(path.breakpoints, np.inf),
-            start_value=path.start_values,
-            start_count=path.start_counts,
+            start_value=path.start_base_values,
+            start_count=path.start_control_counts,
             control_states=control,
         ),
         "checks": table(eta=prices, error=error, same_control=same, base_return=returns),
@@ -96,7 +96,7 @@ def claims(data: Tables) -> list[Claim]:
 def plot(data: Tables) -> Figure:
     """Frontier, return and controls against the price, control states against the price."""
     every = data["policies"]
-    frontier = SimpleNamespace(start_counts=every["start_count"], start_values=every["start_value"])
+    frontier = SimpleNamespace(start_control_counts=every["start_count"], start_base_values=every["start_value"])
     edges = np.append(np.maximum(every["from_eta"], every["from_eta"][1] / 3.0), every["from_eta"][-1] * 3.0)
     with styled():
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13.0, 3.7))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._files import replacing, write_text
+from lazymdp._files import write_csv, write_text
 
 Table = Mapping[str, NDArray[Any]]
 """Columns of equal length, by name."""
@@ -59,7 +59,7 @@ def save(folder: Path, data: Tables, record: Record) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RECORD).unlink(missing_ok=True)  # from here on the folder is incomplete until the record is written
     for name, columns in data.items():
-        _write_csv(folder / f"{name}.csv", columns)
+        write_csv(folder / f"{name}.csv", columns)
     write_text(folder / RECORD, json.dumps(asdict(record), indent=2) + "\n")
 
 
@@ -76,15 +76,6 @@ def load_record(folder: Path) -> Record | None:
 def load(folder: Path) -> dict[str, dict[str, NDArray[Any]]]:
     """Every table of a run."""
     return {path.stem: _read_csv(path) for path in sorted(folder.glob("*.csv"))}
-
-
-def _write_csv(path: Path, columns: Table) -> None:
-    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        # Python's numbers, not NumPy's: 17 digits where needed, so that what is read is what was written.
-        as_written = [(column.astype(int) if column.dtype == bool else column).tolist() for column in columns.values()]
-        writer.writerows(zip(*as_written, strict=True))
 
 
 def _read_csv(path: Path) -> dict[str, NDArray[Any]]:

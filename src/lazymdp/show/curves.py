@@ -21,11 +21,11 @@ class PathPoints(Protocol):
     """The policies of an eta-path as points: their return and their number of controls. An `EtaPath` is one."""
 
     @property
-    def start_counts(self) -> NDArray[np.float64]:
+    def start_control_counts(self) -> NDArray[np.float64]:
         """`[P]` expected discounted number of controls of each policy, from the initial distribution."""
 
     @property
-    def start_values(self) -> NDArray[np.float64]:
+    def start_base_values(self) -> NDArray[np.float64]:
         """`[P]` expected return of each policy, without the price, from the initial distribution."""
 
 
@@ -38,11 +38,11 @@ def path_curves(path: PathPoints, *, ax: Axes | None = None) -> Axes:
         ax: The axes to draw into; by default those of a new figure.
     """
     ax = axes_or_new(ax, (4.6, 3.4))
-    ax.plot(path.start_counts, path.start_values, color=LAZY, linewidth=1.5, zorder=1)
-    ax.scatter(path.start_counts, path.start_values, s=9, color=CONTROL, zorder=2)
+    ax.plot(path.start_control_counts, path.start_base_values, color=LAZY, linewidth=1.5, zorder=1)
+    ax.scatter(path.start_control_counts, path.start_base_values, s=9, color=CONTROL, zorder=2)
     ax.set_xlabel("expected discounted controls from the start")
     ax.set_ylabel("expected return (price excluded)")
-    ax.set_title(f"{np.size(path.start_counts)} optimal policies")
+    ax.set_title(f"{np.size(path.start_control_counts)} optimal policies")
     return ax
 
 
