@@ -133,11 +133,16 @@ def lazy_gap(q: ArrayLike, default_policy: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_eta(eta: float) -> float:
-    """Returns `eta` as a float, and raises an error if it is not a finite number."""
+    """Returns a single price as a float; anything but a finite number is an error.
+
+    A single price may be negative: a bonus for acting. Since a lazy-gap is never negative, the optimal agent then takes
+    control in every state. Questions about a range of prices (the eta-path, agents trained for a range) cover prices
+    from 0 up.
+    """
     value = float(eta)
     if not abs(value) <= LARGEST:
         raise ValueError(
-            f"eta is {value}, expected a number between -{LARGEST:g} and {LARGEST:g}: the price of a step in control."
+            f"eta is {value}, expected the price of a step of control: a number between {-LARGEST:g} and {LARGEST:g}."
         )
     return value
 

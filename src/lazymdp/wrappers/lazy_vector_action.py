@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arrays import LARGEST
 from lazymdp.defaults.protocol import ask, make_default, noop_action
 from lazymdp.wrappers.lazy_action import STREAM, check_discrete, extended_mask, with_lazy_action
 
@@ -201,9 +202,12 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
                 f"eta has shape {etas.shape}, expected one number or ({self.num_envs},): one per environment."
             )
         etas = np.full(self.num_envs, etas)
-        if not np.isfinite(etas).all():
-            index = int(np.argmin(np.isfinite(etas)))
-            raise ValueError(f"eta is {etas[index]} in environment {index}, expected a finite number.")
+        valid = np.abs(etas) <= LARGEST
+        if not valid.all():
+            index = int(np.argmin(valid))
+            raise ValueError(
+                f"eta is {etas[index]} in environment {index}, expected a number between {-LARGEST:g} and {LARGEST:g}."
+            )
         return etas
 
     def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
