@@ -1,5 +1,6 @@
 """The eta-path: every breakpoint, against the brute force at prices between and at them."""
 
+import csv
 from itertools import pairwise
 
 import numpy as np
@@ -210,6 +211,18 @@ def test_slow_absorption_is_still_seen():
     path = lz.eta_path(model.mdp, model.default)
     assert path.breakpoints.size == 2
     np.testing.assert_allclose(path.value_at(0.0), brute(model, 0.0)[0], rtol=1e-12)
+
+
+def test_a_path_is_written_as_a_table_of_its_policies(tmp_path):
+    model = random_model(0)
+    path = lz.eta_path(model.mdp, model.default)
+    path.to_csv(tmp_path / "path.csv")
+    with open(tmp_path / "path.csv", newline="") as file:
+        names, *rows = csv.reader(file)
+    assert names == ["from_eta", "base_value", "control_count"]
+    table = np.array(rows, dtype=float).T
+    expected = [np.append(0.0, path.breakpoints), path.start_base_values, path.start_control_counts]
+    np.testing.assert_array_equal(table, expected)
 
 
 def test_progress_falls_towards_zero():

@@ -1,5 +1,6 @@
 """The solver: one analytic answer through every form and method, proven bounds, honest failures, finite horizons."""
 
+import csv
 from fractions import Fraction
 
 import gymnasium as gym
@@ -91,7 +92,7 @@ def test_a_breakdown_of_the_linear_solver_does_no_harm():
 def test_the_bound_covers_rows_that_do_not_quite_sum_to_one():
     """0.3 + 0.7 is 1 in floating point and not in truth; a default of 0.333333331 is off by more."""
     mdp = lz.MDP([[[0.3, 0.7]], [[0.7, 0.3]]], [[1.0], [1.0]], 0.999999)
-    with pytest.warns(lz.NotConverged, match="double precision can prove"):
+    with pytest.warns(lz.NotConverged, match="Double precision can prove"):
         solution = lz.solve(lz.LazyMDP(mdp, [[1.0], [1.0]], 0.0))
     step = [Fraction(p) for p in (0.3, 0.7)]
     truth = 1 / (1 - Fraction(0.999999) * sum(step))
@@ -200,6 +201,29 @@ def test_progress_is_reported():
     )
     assert [i for i, _ in seen] == list(range(1, len(seen) + 1))
     assert seen[-1][1] <= 1e-8
+
+
+def test_a_solution_prints_in_one_line_and_is_written_as_a_table(tmp_path):
+    model = random_model(0, n_states=5, n_actions=2)
+    lazy = lz.LazyMDP(model.mdp, model.default, 0.1)
+    one, several = lz.solve(lazy), lz.solve(lazy, horizon=3)
+    for solution, places in ((one, ["state"]), (several, ["step", "state"])):
+        assert len(repr(solution)) < 120 and "\n" not in repr(solution)
+        solution.to_csv(tmp_path / "solution.csv")
+        with open(tmp_path / "solution.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert list(rows[0]) == [*places, "value", "lazy_gap", "control", "action", "q_0", "q_1"]
+        value = solution.value if solution is one else solution.value[:-1]
+        columns = {
+            "value": value,
+            "lazy_gap": solution.lazy_gap,
+            "control": solution.control,
+            "action": solution.action,
+        }
+        for name, column in {**columns, "q_1": solution.q[..., 1]}.items():
+            np.testing.assert_array_equal([float(row[name]) for row in rows], column.ravel())
+        assert [int(row["state"]) for row in rows] == [*range(5)] * (len(rows) // 5)
+    assert [int(row["step"]) for row in rows] == [0] * 5 + [1] * 5 + [2] * 5
 
 
 # -- finite horizons -----------------------------------------------------------------------------------------------

@@ -10,17 +10,19 @@ of control, `V_+ = V + C` with `C = -eta K`. The expected discounted number of c
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._files import write_csv
 from lazymdp.exact.linear import policy_values
 from lazymdp.lazy import LazyMDP, check_policy
 from lazymdp.mdp import MDP
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Values of an augmented policy, each `[S]` and 0 in absorbing states.
 
@@ -35,6 +37,14 @@ class Evaluation:
     base_value: NDArray[np.float64]
     control_cost: NDArray[np.float64]
     control_count: NDArray[np.float64]
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes one row per state: `state`, `value`, `base_value`, `control_cost`, `control_count`."""
+        write_csv(path, {"state": np.arange(self.value.size), **vars(self)})
+
+    def __repr__(self) -> str:
+        ranges = ", ".join(f"{name} {array.min():.4g} to {array.max():.4g}" for name, array in vars(self).items())
+        return f"Evaluation({self.value.size} states: {ranges})"
 
 
 def evaluate(lazy: LazyMDP, policy_plus: ArrayLike) -> Evaluation:

@@ -1,12 +1,14 @@
-"""Finite horizons: backward induction, with a control set and a lazy-gap for every step."""
+"""Finite horizons, solved by backward induction: a control set and a lazy-gap for every step."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.bellman import over_states, rows_of
 from lazymdp.lazy import LazyMDP
@@ -14,15 +16,15 @@ from lazymdp.lazy import LazyMDP
 
 @dataclass(frozen=True, eq=False)
 class HorizonSolution:
-    """An optimal solution over `H` steps; index `t` is the step, `H - t` steps are left there.
+    """An optimal solution over `H` steps. At step `t`, the first index of every array, `H - t` steps remain.
 
     Attributes:
         value: `[H+1, S]` optimal values, price included; `value[H]` is 0.
-        q: `[H, S, A]` value of taking control with each action, the price `-eta` paid now included.
+        q: `[H, S, A]` value of taking control with each action, including the price `-eta` paid now.
         lazy_gap: `[H, S]` `max_a q - q . default`.
-        control: `[H, S]` bool, where the agent takes control: where the gap is larger than eta; a tie is lazy.
-        action: `[H, S]` int, what the agent does; `A` is lazy.
-        error_bound: Bound on the error of `value`: rounding alone.
+        control: `[H, S]` bool, where the agent takes control: where the gap is larger than eta. Ties are lazy.
+        action: `[H, S]` int, the agent's action; `A` is lazy.
+        error_bound: Proven bound on the rounding error of `value`.
     """
 
     value: NDArray[np.float64]
@@ -32,15 +34,23 @@ class HorizonSolution:
     action: NDArray[np.int64]
     error_bound: float
 
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes one row per step and state: `step`, `state`, `value`, `lazy_gap`, `control`, `action`, `q_0`, ..."""
+        steps, n_states, n_actions = self.q.shape
+        place = {"step": np.repeat(np.arange(steps), n_states), "state": np.tile(np.arange(n_states), steps)}
+        arrays = {"value": self.value[:-1], "lazy_gap": self.lazy_gap, "control": self.control, "action": self.action}
+        by_action = {f"q_{action}": self.q[..., action].ravel() for action in range(n_actions)}
+        write_csv(path, {**place, **{name: array.ravel() for name, array in arrays.items()}, **by_action})
+
     def __repr__(self) -> str:
         steps, n_states = self.control.shape
         return f"HorizonSolution({steps} steps, control in {self.control.mean():.1%} of steps x {n_states} states)"
 
 
 def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
-    """Solves a lazy-MDP over `horizon` steps by backward induction; gamma may be 1 for any model."""
+    """Solves a lazy-MDP over `horizon` steps by backward induction. Gamma may be 1 in any model."""
     if not isinstance(horizon, int | np.integer) or isinstance(horizon, bool) or horizon < 1:
-        raise ValueError(f"horizon is {horizon!r}, expected a whole number of steps, at least 1.")
+        raise ValueError(f"horizon is {horizon!r}, expected a number of steps: an integer of at least 1.")
     mdp, rows = lazy.mdp, rows_of(lazy)
     n_states, n_actions = mdp.n_states, mdp.n_actions
     value = np.zeros((horizon + 1, n_states))

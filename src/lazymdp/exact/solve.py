@@ -1,18 +1,19 @@
 """Optimal solutions of a lazy-MDP.
 
-Every algorithm stops on the proven error bound of `certificate`:
+Every algorithm stops when the error bound of `lazymdp.exact.error_bound` proves the tolerance:
 
 * `"value_iteration"` sweeps over all states;
-* `"modified_policy_iteration"` sweeps mostly under fixed choices, which is cheaper;
-* `"gauss_seidel"` sweeps in place, only where something still moves;
+* `"modified_policy_iteration"` makes most sweeps with fixed choices, which is cheaper;
+* `"gauss_seidel"` sweeps in place, and only over states whose values still change;
 * `"local_policy_iteration"` adds linear solves on those states;
-* `"policy_iteration"` solves a linear system per policy: exact to rounding;
-* `"auto"` looks at a few bellman. Where differences between states die out quickly it goes on with modified policy
-  iteration, else with local policy iteration.
+* `"policy_iteration"` solves one linear system per policy and is exact up to rounding errors;
+* `"auto"` makes a few sweeps. If differences between states shrink quickly it continues with modified policy iteration,
+  otherwise with local policy iteration.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass
 from typing import overload
@@ -20,6 +21,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.algorithms import METHODS, Progress, Search
 from lazymdp.exact.bellman import over_states
@@ -37,17 +39,17 @@ class Solution:
 
     Attributes:
         value: `[S]` optimal value `V_+*`, price included; 0 in absorbing states.
-        q: `[S, A]` value of taking control with each action, the price `-eta` paid now included.
+        q: `[S, A]` value of taking control with each action, including the price `-eta` paid now.
         lazy_gap: `[S]` `max_a q - q . default`.
-        control: `[S]` bool, where the agent takes control: where the gap is *proven* larger than eta. A tie is lazy,
-            and so is what cannot be told from a tie within the error bound.
-        action: `[S]` int, what the agent does; `A` is lazy. Where a tie cannot be told, being lazy costs at most four
-            times gamma `error_bound` a step.
+        control: `[S]` bool, the states in which the agent takes control: those whose gap is *proven* larger than eta.
+            Ties are lazy, and so are states that the error bound cannot tell from a tie.
+        action: `[S]` int, the agent's action; `A` is lazy. Being lazy in a state that only looks like a tie costs at
+            most `4 * gamma * error_bound` per step.
         converged: Whether `error_bound <= tol`.
-        residual: Largest `|T v - v|` of the values the bound was computed from.
+        residual: Largest `|T v - v|` of the values from which the bound was computed.
         error_bound: Proven bound on `|value - V_+*|` in every state.
-        method: The algorithm used.
-        iterations: Its sweeps or rounds.
+        method: Name of the algorithm used.
+        iterations: Number of sweeps or rounds it took.
     """
 
     value: NDArray[np.float64]
@@ -63,8 +65,14 @@ class Solution:
 
     @property
     def policy_plus(self) -> NDArray[np.float64]:
-        """`[S, A+1]` the policy as probabilities, the lazy action last."""
+        """The policy as probabilities, `[S, A+1]` with the lazy action last."""
         return np.eye(self.q.shape[1] + 1)[self.action]
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes one row per state: `state`, `value`, `lazy_gap`, `control`, `action`, and `q_0`, `q_1`, ..."""
+        by_state = {name: getattr(self, name) for name in ("value", "lazy_gap", "control", "action")}
+        by_action = {f"q_{action}": column for action, column in enumerate(self.q.T)}
+        write_csv(path, {"state": np.arange(self.value.size), **by_state, **by_action})
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "NOT converged"
@@ -98,53 +106,56 @@ def solve(
     """Solves a lazy-MDP, over an infinite horizon or over `horizon` steps.
 
     Args:
-        lazy: The lazy-MDP.
-        tol: Proven sup-norm error asked of `value`.
+        lazy: The lazy-MDP. Its price may be any finite number.
+        tol: Largest sup-norm error allowed in `value`; the solution proves that it is met.
         method: `"auto"`, `"value_iteration"`, `"modified_policy_iteration"`, `"gauss_seidel"`,
             `"local_policy_iteration"` or `"policy_iteration"`.
-        max_iterations: Sweeps or rounds after which to give up, with a `NotConverged` warning.
+        max_iterations: Number of sweeps or rounds after which the solver stops with a `NotConverged` warning.
         progress: Called with the iteration and the error bound reached.
-        horizon: Number of steps. Backward induction needs no tolerance, method or iterations: the other arguments
-            are for the infinite horizon, and gamma may be 1 for any model.
+        horizon: Number of steps, for a finite horizon. It is solved by backward induction, for which gamma may be 1 in
+            any model; the other arguments apply to the infinite horizon only.
+
+    Returns:
+        A `Solution`, or a `HorizonSolution` if a horizon is given.
     """
     if horizon is not None:
         return solve_horizon(lazy, horizon)
     lazy.mdp.check_infinite_horizon()
     if not tol > 0.0:
-        raise ValueError(f"tol is {tol}, expected a positive number: the error allowed in the values.")
+        raise ValueError(f"tol is {tol}, expected a positive number: the largest error allowed in the values.")
     if max_iterations < 1:
         raise ValueError(f"max_iterations is {max_iterations}, expected at least 1.")
     if method not in METHODS:
         raise ValueError(f"method is {method!r}, expected one of {', '.join(map(repr, METHODS))}.")
     if method == "auto" and lazy.mdp.gamma == 1.0:
-        method = "policy_iteration"  # without discount a sweep is no contraction
+        method = "policy_iteration"  # without a discount a sweep is not a contraction
     search = Search(lazy, tol, max_iterations, progress)
     return _finish(search, METHODS[method](search))
 
 
 def _finish(search: Search, method: str) -> Solution:
-    """Certifies the values, reads off the policy, and says so if the tolerance was not met."""
+    """Certifies the values, reads off the policy, and warns if the tolerance is not met."""
     lazy, mdp, value = search.lazy, search.lazy.mdp, search.value
     q = np.empty(mdp.n_states * mdp.n_actions)
     gap = np.empty(mdp.n_states)
     action = np.empty(mdp.n_states, dtype=np.int64)
     low, high = over_states(bellman.action_values, search.rows, value, q, gap, action)
     shift, error = search.certificate(low, high, value)
-    if error + abs(shift) <= search.tol:  # good enough without centring
+    if error + abs(shift) <= search.tol:  # good enough without centering
         error += abs(shift)
     elif mdp.absorbing.any():
         np.add(value, shift, out=value, where=~mdp.absorbing)
         over_states(bellman.action_values, search.rows, value, q, gap, action)
-    else:  # rows sum to 1, up to what the bound allows for: shifting all values shifts all of q
+    else:  # rows sum to 1, up to a defect that the bound includes, so a shift of all values shifts all of q
         value += shift
         q += mdp.gamma * shift
     converged = error <= search.tol
     if not converged:
         limit = search.certificate.limit(low, high, value)
-        more = f"ask for tol >= {2.0 * limit:.1e}" if error <= 4.0 * limit else "allow more with max_iterations"
+        remedy = f"Use tol >= {2.0 * limit:.1e}" if error <= 4.0 * limit else "Increase max_iterations"
         warnings.warn(
             f"{method} stopped after {search.iterations} iterations with a proven error of {error:.2e}, above "
-            f"tol = {search.tol:.2e}; double precision can prove {limit:.1e} here. To have it met, {more}.",
+            f"tol = {search.tol:.2e}. Double precision can prove {limit:.1e} for this model. {remedy}.",
             NotConverged,
             stacklevel=3,
         )
