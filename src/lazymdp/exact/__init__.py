@@ -1,1 +1,1 @@
-"""Exact answers: values, optimal policies, bounds on eta, and every eta at once."""
+"""Exact methods for finite models: values, optimal policies, bounds on eta, and the optimum for every eta at once."""

@@ -1,12 +1,12 @@
-"""Sweeping only where something still moves, and jumping ahead with a linear solve on those states.
+"""Sweeps restricted to the states whose values still change, accelerated by linear solves on those states.
 
-States are grouped in blocks of `BLOCK`. A block is swept again only if a block it can lead to has moved by more than
-`theta` since (Gauss-Seidel, alternately forwards and backwards). In large models most of the states are often far from
-anything that matters, and are then never looked at again.
+States are grouped in blocks of `BLOCK`. A block is swept again only if a block it can lead to has changed by more than
+`theta` since its last sweep (Gauss-Seidel, alternately forward and backward). In large models most states are often far
+from any reward, and are then not visited again.
 
-Sweeps alone move values by a factor gamma a time. So between them comes a step of policy iteration on the active
-states: with the greedy choices fixed, the correction `d` of their values solves `(I - gamma P) d = T v - v`, inactive
-states held still. It is solved roughly, by BiCGSTAB preconditioned with one forward and one backward sweep.
+A sweep alone shrinks the error by a factor of gamma. Between sweeps there is therefore a step of policy iteration on
+the active states: with the greedy choices fixed, the correction `d` of their values solves `(I - gamma P) d = T v - v`,
+while inactive states keep their values. It is solved approximately, by BiCGSTAB.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _ONE = np.uint64(1)
 
 
 class ActiveSet:
-    """Which blocks still move. One per solution; `value [S]` is improved in place."""
+    """Keeps track of the blocks whose values still change. Improves `value [S]` in place; make one per solution."""
 
     def __init__(self, rows: Rows, value: NDArray[np.float64]) -> None:
         self.rows, self.value = rows, value
         n_blocks = -(-value.size // BLOCK)
         self._links, self._link_ends = _successor_blocks(rows, n_blocks)
-        self._moved = np.zeros(n_blocks, dtype=np.int64)  # clock at which the block last moved
-        self._seen = np.zeros(n_blocks, dtype=np.int64)  # clock at which the block was last swept
-        self._drift = np.zeros(n_blocks)  # movement not yet announced, at most theta
-        self._where = np.full(value.size, -1, dtype=np.int32)  # place of a state in the local system
+        self._moved = np.zeros(n_blocks, dtype=np.int64)  # time at which the block last changed
+        self._seen = np.zeros(n_blocks, dtype=np.int64)  # time at which the block was last swept
+        self._drift = np.zeros(n_blocks)  # accumulated change since `_moved` was last set, at most theta
+        self._where = np.full(value.size, -1, dtype=np.int32)  # index of a state in the linear system, or -1
         self._clock = 1
         self._forwards = False
 
     def wake(self, changes: NDArray[np.float64], theta: float) -> None:
-        """Takes note of changes `[S]` made to the values from outside."""
+        """Marks the blocks in which `changes [S]`, made to the values from outside, exceed `theta`."""
         blocks = np.arange(0, changes.size, BLOCK)
         largest = np.maximum(np.maximum.reduceat(changes, blocks), -np.minimum.reduceat(changes, blocks))
         self._clock += 1
         self._moved[largest > theta] = self._clock
 
     def sweep(self, theta: float, passes: int) -> bool:
-        """Up to `passes` passes over the blocks that are due; False once none is due any more."""
+        """Makes up to `passes` passes over the blocks that are due. Returns False once no block is due."""
         for _ in range(passes):
             swept, self._clock = _pass(
                 self.rows, self.value, self._links, self._link_ends, self._moved, self._seen, self._drift,
@@ -59,7 +59,7 @@ class ActiveSet:
         return True
 
     def correct(self, since: int, theta: float, forcing: float, max_iterations: int) -> bool:
-        """A step of policy iteration on the blocks swept since the clock read `since`; False if it broke down."""
+        """Makes a step of policy iteration on the blocks swept since time `since`. Returns False if it failed."""
         states = _states_of(self._seen >= since, self.rows.absorbing)
         if not states.size:
             return True
@@ -76,16 +76,16 @@ class ActiveSet:
 
     @property
     def clock(self) -> int:
-        """Counts block sweeps; used to say "since then"."""
+        """Time, counted in block sweeps."""
         return self._clock
 
 
-# Arrays are sized by counting first: growing one inside a loop makes the whole loop ten times slower.
+# Arrays are sized by counting first: an array that grows inside a loop makes the loop ten times slower.
 
 
 @numba.njit(cache=True, nogil=True)
 def _successor_blocks(rows: Rows, n_blocks: int) -> Any:
-    """The blocks that each block can lead to: `links[link_ends[b] : link_ends[b + 1]]`."""
+    """Finds the blocks that each block `b` can lead to: `links[link_ends[b] : link_ends[b + 1]]`."""
     n_states = rows.absorbing.size
     n_actions = rows.rewards.size // n_states
     ends = np.zeros(n_blocks + 1, dtype=np.int64)
@@ -115,7 +115,7 @@ def _pass(
     rows: Rows, value: Any, links: Any, link_ends: Any, moved: Any, seen: Any, drift: Any,
     clock: int, theta: float, forwards: bool,
 ) -> Any:  # fmt: skip
-    """One Gauss-Seidel pass over the blocks that are due; returns the number of states swept and the clock."""
+    """Makes one Gauss-Seidel pass over the blocks that are due. Returns the number of states swept and the time."""
     n_states, n_blocks = value.size, seen.size
     n_actions = np.uint64(rows.rewards.size // n_states)
     swept = 0
@@ -150,7 +150,7 @@ def _pass(
 
 @numba.njit(cache=True, nogil=True)
 def _states_of(chosen: Any, absorbing: Any) -> Any:
-    """The states, absorbing ones left out, of the blocks marked in `chosen`."""
+    """Lists the states of the blocks marked in `chosen`, without the absorbing ones."""
     states = np.empty(np.sum(chosen) * BLOCK, dtype=np.int32)
     count = 0
     for block in range(chosen.size):
@@ -164,7 +164,7 @@ def _states_of(chosen: Any, absorbing: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _choose(rows: Rows, value: Any, states: Any, where: Any) -> Any:
-    """Greedy choices in `states`: for each its row (-1 for lazy), `T v - v`, and where its entries will end."""
+    """Finds the greedy choices in `states`: their rows (-1 for lazy), `T v - v`, and where their entries will end."""
     n_actions = np.uint64(rows.rewards.size // value.size)
     chosen = np.empty(states.size, dtype=np.int64)
     change = np.empty(states.size, dtype=np.float64)
@@ -190,7 +190,7 @@ def _choose(rows: Rows, value: Any, states: Any, where: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _fill(rows: Rows, states: Any, where: Any, chosen: Any, ends: Any) -> Any:
-    """The rows of `gamma P` under `chosen`: columns and weights, a lazy row being the blend of its actions' rows."""
+    """Builds the rows of `gamma P` under `chosen` (columns and weights); a lazy row blends the rows of its actions."""
     n_actions = np.uint64(rows.rewards.size // where.size)
     columns = np.empty(ends[-1], dtype=np.int32)
     weights = np.empty(ends[-1], dtype=np.float64)
@@ -218,7 +218,7 @@ def _fill(rows: Rows, states: Any, where: Any, chosen: Any, ends: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _apply(value: Any, states: Any, correction: Any, moved: Any, drift: Any, clock: int, theta: float) -> None:
-    """Adds the correction and announces the blocks it moved."""
+    """Adds the correction to the values and marks the blocks that it changes."""
     for i in range(states.size):
         state = states[i]
         value[state] += correction[i]

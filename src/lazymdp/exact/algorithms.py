@@ -1,6 +1,6 @@
-"""The algorithms behind `solve`: each improves `search.value` until its error is proven small enough.
+"""The algorithms behind `solve`. Each improves `search.value` until its error is proven to be below the tolerance.
 
-They share nothing but the sweeps and the certificate, so that they can be checked against each other.
+They share only the sweeps and the error bound, so that they can be tested against each other.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from lazymdp.exact.linear import policy_line
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
-"""Called with the iteration and the error proven so far."""
+"""Callback that receives the iteration and the error bound reached."""
 
 _FOLLOW = 6
-"""Sweeps under fixed choices between two sweeps that choose, in modified policy iteration."""
+"""Number of sweeps with fixed choices between two sweeps that choose, in modified policy iteration."""
 
 _SETTLED = 0.05
-"""Share of choices that may still change for following them to pay."""
+"""Largest share of changed choices for which sweeps with fixed choices are worthwhile."""
 
 _FINAL = 0.001
-"""Share of choices that changed below which they are taken for settled."""
+"""Share of changed choices below which the policy counts as final."""
 
 _LOCAL_ROUNDS = 60
-"""Rounds of linear solves after which local policy iteration goes on with sweeps alone."""
+"""Number of linear solves after which local policy iteration continues with sweeps alone."""
 
 
 class Search:
-    """Values on their way to the optimum, and what is proven of them.
+    """The state of an algorithm: the values reached and the bound on their error.
 
     Attributes:
-        value: `[S]` improved in place or replaced.
-        iterations: Sweeps or rounds so far.
+        value: `[S]` current values; algorithms change them in place or replace the array.
+        iterations: Number of sweeps or rounds so far.
     """
 
     def __init__(self, lazy: LazyMDP, tol: float, max_iterations: int, progress: Progress | None) -> None:
@@ -50,12 +50,12 @@ class Search:
         self.iterations = 0
 
     def backup(self, out: NDArray[np.float64], chosen: NDArray[np.int64] | None = None) -> tuple[float, float]:
-        """`out = T value`; returns the range of `T value - value`."""
+        """Computes `out = T value` and returns the smallest and the largest entry of `T value - value`."""
         rows = np.empty(0, dtype=np.int64) if chosen is None else chosen
         return over_states(bellman.backup, self.rows, self.value, out, rows)
 
     def done(self, low: float, high: float) -> bool:
-        """Counts an iteration; True once the error is proven, only rounding is left, or the iterations are used up."""
+        """Counts an iteration. Returns whether the tolerance is proven, rounding is reached, or iterations run out."""
         self.iterations += 1
         _, error = self.certificate(low, high, self.value)
         if self.progress is not None:
@@ -65,12 +65,12 @@ class Search:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the iterations allowed are used up."""
+        """Whether `max_iterations` is reached."""
         return self.iterations >= self.max_iterations
 
 
 def value_iteration(search: Search) -> str:
-    """`v <- T v`."""
+    """Repeats `v <- T v`."""
     out = np.empty_like(search.value)
     while not search.done(*search.backup(out)):
         search.value, out = out, search.value
@@ -78,9 +78,9 @@ def value_iteration(search: Search) -> str:
 
 
 def modified_policy_iteration(search: Search) -> str:
-    """`v <- T v`, then a few sweeps with the same choices, each cheaper by about the number of actions.
+    """Alternates `v <- T v` with a few sweeps that keep its choices, each cheaper by about the number of actions.
 
-    As long as many choices still change, following them is no use and the next sweep chooses again.
+    As long as many choices still change, sweeps that keep them are of no use, and the next sweep chooses again.
     """
     out = np.empty_like(search.value)
     chosen = np.full(search.value.size, -1, dtype=np.int64)
@@ -92,7 +92,7 @@ def modified_policy_iteration(search: Search) -> str:
         if changes > _SETTLED * chosen.size:
             continue
         policy = bellman.pack(search.rows, chosen, policy)
-        settled = changes <= _FINAL * chosen.size  # then these choices may well be the last: follow them to the end
+        settled = changes <= _FINAL * chosen.size  # probably the final policy: evaluate it fully
         for _ in range(10 * _FOLLOW if settled else _FOLLOW):
             low, high = over_states(bellman.follow, policy, search.value, out)
             search.value, out = out, search.value
@@ -102,7 +102,7 @@ def modified_policy_iteration(search: Search) -> str:
 
 
 def policy_iteration(search: Search) -> str:
-    """Howard's algorithm from the always-lazy policy: each policy is evaluated by a linear system."""
+    """Howard's policy iteration from the always-lazy policy. Each policy is evaluated by a linear system."""
     lazy, mdp = search.lazy, search.lazy.mdp
     chosen = np.full(mdp.n_states, -1, dtype=np.int64)
     previous = chosen.copy()
@@ -115,26 +115,26 @@ def policy_iteration(search: Search) -> str:
         stuck = np.array_equal(chosen, previous) or high <= search.certificate.rounding(search.value)
         if search.done(low, high) or stuck:
             return "policy_iteration"
-        # Keep the old choice where the new one is no better than rounding: ties must not cycle.
+        # Keep the old choice unless the new one is better by more than rounding, so that ties cannot cycle.
         tied = out - search.value <= search.certificate.rounding(search.value)
         chosen[tied & ~mdp.absorbing] = previous[tied & ~mdp.absorbing]
         previous = chosen.copy()
 
 
 def gauss_seidel(search: Search) -> str:
-    """Sweeps in place over the blocks of states that still move."""
+    """Sweeps in place over the blocks of states whose values still change."""
     _active(search, rounds=0)
     return "gauss_seidel"
 
 
 def local_policy_iteration(search: Search) -> str:
-    """The same, with a step of policy iteration on the moving states between the bellman."""
+    """Like `gauss_seidel`, with a step of policy iteration on the changing states between sweeps."""
     _active(search, rounds=_LOCAL_ROUNDS)
     return "local_policy_iteration"
 
 
 def auto(search: Search) -> str:
-    """Looks at a few sweeps: do differences between states die out quickly, and do all states move?"""
+    """Chooses by a few sweeps: how quickly differences between states shrink, and how many states change."""
     out = np.empty_like(search.value)
     spans = []
     for _ in range(3):
@@ -162,15 +162,15 @@ METHODS: dict[str, Callable[[Search], str]] = {
         policy_iteration,
     )
 }
-"""Name to algorithm; each returns the name of what it ended up doing."""
+"""Algorithms by name. Each returns the name of the algorithm that finished, which differs for `auto`."""
 
 
 def _active(search: Search, rounds: int) -> None:
-    """Sweeps and corrections on the active blocks, then a full sweep to certify; repeated with a finer threshold.
+    """Repeats, with ever smaller thresholds: sweeps and corrections of active blocks, then a full sweep for the bound.
 
     Args:
         search: The values to improve.
-        rounds: Linear solves allowed, 0 for sweeps alone.
+        rounds: Number of linear solves allowed; 0 for sweeps alone.
     """
     gamma = search.lazy.mdp.gamma
     theta = 0.5 * search.tol * ((1.0 - gamma) if gamma < 1.0 else 1e-3)
@@ -183,7 +183,7 @@ def _active(search: Search, rounds: int) -> None:
         search.value[:] = out
         passes = 10
         while not search.exhausted:
-            floor = 4.0 * search.certificate.rounding(search.value)  # below it the sweeps would chase rounding
+            floor = 4.0 * search.certificate.rounding(search.value)  # smaller changes are rounding errors
             finest = theta <= floor
             since = active.clock
             due = active.sweep(max(theta, floor), passes)

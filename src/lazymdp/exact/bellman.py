@@ -1,12 +1,12 @@
-"""Compiled passes over the states: the only code that touches every transition.
+"""Compiled sweeps over the states: the only code that loops over all transitions.
 
-All of them read a `Rows`, the flat view of a lazy-MDP, and apply the operator of Sec. 4.3 in value form,
+All of them read a `Rows`, the flat view of a lazy-MDP, and apply the operator of Sec. 4.3 to values,
 
     (T v)(s) = max( max_a x(s, a) - eta,  sum_a default(a|s) x(s, a) ),
     x(s, a) = r(s, a) + gamma sum_s' P(s'|s, a) v(s'),
 
-so that the lazy action costs no transitions of its own. Indices are unsigned on purpose: with signed ones the compiler
-has to allow for negative indices at every access, which makes a sweep twice as slow.
+so that the lazy action needs no transitions of its own. Indices are unsigned on purpose: signed ones may be negative,
+which the compiled code has to check at every access and which makes a sweep twice as slow.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from lazymdp import _cores
 from lazymdp.lazy import LazyMDP
 
 _PARALLEL_FROM = 200_000
-"""Transitions from which a second thread is worth its start (about 0.1 ms)."""
+"""Number of transitions per thread from which starting another thread (about 0.1 ms) pays."""
 
 _ONE = np.uint64(1)
 
 
 class Rows(NamedTuple):
-    """A lazy-MDP as flat arrays; row `s*A + a` is state `s`, action `a`."""
+    """A lazy-MDP as flat arrays; row `s*A + a` belongs to state `s` and action `a`."""
 
     indptr: NDArray[np.int32]  # [S*A + 1]
     indices: NDArray[np.int32]  # [nnz]
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(lazy: LazyMDP) -> Rows:
-    """The flat view of a lazy-MDP; shares its arrays."""
+    """Returns the flat view of a lazy-MDP, which shares its arrays."""
     mdp = lazy.mdp
     matrix = mdp.transitions
     return Rows(
@@ -61,7 +61,7 @@ def rows_of(lazy: LazyMDP) -> Rows:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def expect(rows: Rows, value: Any, row: Any) -> Any:
-    """`sum_s' P(s' | row) value(s')`."""
+    """Computes `sum_s' P(s' | row) value(s')`."""
     j, end = np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + _ONE])
     total = 0.0
     while j < end:
@@ -72,7 +72,7 @@ def expect(rows: Rows, value: Any, row: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def best_and_lazy(rows: Rows, value: Any, state: Any, n_actions: Any) -> Any:
-    """Values of the best action (without its price) and of being lazy, and the best action's row."""
+    """Returns the value of the best action (without its price), the value of being lazy, and the best action's row."""
     row = state * n_actions
     best, best_row, lazy = -np.inf, row, 0.0
     for _ in range(n_actions):
@@ -86,7 +86,7 @@ def best_and_lazy(rows: Rows, value: Any, state: Any, n_actions: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def opening(rows: Rows, out: Any, begin: int, end: int) -> Any:
-    """`out = T 0` over the states `begin .. end`: the first sweep, which needs no transitions."""
+    """Computes `out = T 0` for the states `begin` to `end - 1`: the first sweep, which needs no transitions."""
     n_actions = np.uint64(rows.rewards.size // rows.absorbing.size)
     for state in range(np.uint64(begin), np.uint64(end)):
         row = state * n_actions
@@ -101,12 +101,12 @@ def opening(rows: Rows, out: Any, begin: int, end: int) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def backup(rows: Rows, value: Any, out: Any, chosen: Any, begin: int, end: int) -> Any:
-    """One sweep `out = T value` over the states `begin .. end`.
+    """Computes `out = T value` for the states `begin` to `end - 1`.
 
-    `chosen [S]` receives the row of the greedy action, or -1 for lazy; pass it empty to skip that.
+    `chosen [S]` receives the row of the greedy action, or -1 for lazy. Pass an empty array to skip that.
 
     Returns:
-        Smallest and largest change, `min(T v - v)` and `max(T v - v)`, over the states not absorbing.
+        The smallest and the largest change `T v - v` over the states that are not absorbing.
     """
     n_actions = np.uint64(rows.rewards.size // rows.absorbing.size)
     low, high = np.inf, -np.inf
@@ -127,7 +127,7 @@ def backup(rows: Rows, value: Any, out: Any, chosen: Any, begin: int, end: int) 
 
 
 class PolicyRows(NamedTuple):
-    """The rows of one policy, packed: a sweep under fixed choices reads nothing else."""
+    """The packed rows of one policy, all that a sweep with fixed choices reads."""
 
     ends: NDArray[np.int64]  # [S + 1]
     columns: NDArray[np.int32]  # [entries]
@@ -136,9 +136,9 @@ class PolicyRows(NamedTuple):
 
 
 def pack(rows: Rows, chosen: NDArray[np.int64], spare: PolicyRows | None = None) -> PolicyRows:
-    """Packs the rows of the choices `chosen [S]` (a row, or -1 for lazy), into the arrays of `spare` if they fit.
+    """Packs the rows of the choices `chosen [S]` (a row, or -1 for lazy), reusing the arrays of `spare` if they fit.
 
-    New arrays have to be zeroed by the system, page by page, which costs more than filling them.
+    The operating system zeroes the pages of new arrays, which takes longer than filling them.
     """
     ends = np.empty(chosen.size + 1, dtype=np.int64) if spare is None else spare.ends
     size = _row_ends(rows, chosen, ends)
@@ -153,7 +153,7 @@ def pack(rows: Rows, chosen: NDArray[np.int64], spare: PolicyRows | None = None)
 
 @numba.njit(cache=True, nogil=True)
 def _row_ends(rows: Rows, chosen: Any, ends: Any) -> Any:
-    """Where the entries of each state's row will end, `ends [S + 1]`; absorbing states have none."""
+    """Computes where the entries of each state's packed row end, `ends [S + 1]`; absorbing states have no entries."""
     n_actions = np.uint64(rows.rewards.size // chosen.size)
     ends[0] = 0
     for state in range(np.uint64(chosen.size)):
@@ -167,7 +167,7 @@ def _row_ends(rows: Rows, chosen: Any, ends: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _pack(rows: Rows, chosen: Any, ends: Any, columns: Any, weights: Any, rewards: Any, begin: int, end: int) -> Any:
-    """Fills the rows of the states `begin .. end`; returns two numbers as every sweep does, of no meaning here."""
+    """Fills the packed rows of the states `begin` to `end - 1`. The two numbers returned have no meaning here."""
     n_actions = np.uint64(rows.rewards.size // chosen.size)
     for state in range(np.uint64(begin), np.uint64(end)):
         rewards[state] = 0.0
@@ -187,7 +187,7 @@ def _pack(rows: Rows, chosen: Any, ends: Any, columns: Any, weights: Any, reward
 
 @numba.njit(cache=True, nogil=True)
 def follow(policy: PolicyRows, value: Any, out: Any, begin: int, end: int) -> Any:
-    """One sweep under fixed choices over the states `begin .. end`; returns as `backup`."""
+    """Like `backup`, with fixed choices: one sweep over the states `begin` to `end - 1`."""
     low, high = np.inf, -np.inf
     for state in range(np.uint64(begin), np.uint64(end)):
         new = policy.rewards[state]
@@ -202,12 +202,12 @@ def follow(policy: PolicyRows, value: Any, out: Any, begin: int, end: int) -> An
 
 @numba.njit(cache=True, nogil=True)
 def action_values(rows: Rows, value: Any, q: Any, gap: Any, action: Any, begin: int, end: int) -> Any:
-    """Fills `q [S*A]` (price included), `gap [S]` and the best `action [S]` from `value [S]`.
+    """Computes `q [S*A]` (price included), `gap [S]` and the best `action [S]` from `value [S]`.
 
     All are 0 in absorbing states.
 
     Returns:
-        Smallest and largest change, as `backup`.
+        The smallest and the largest change, as from `backup`.
     """
     n_actions = np.uint64(rows.rewards.size // rows.absorbing.size)
     low, high = np.inf, -np.inf
@@ -239,7 +239,7 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, action: Any, begin: 
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """Threads for the sweeps, started on first use; a forked child, which has none of them, starts its own."""
+    """Returns the threads of the sweeps, started on first use. A forked child inherits none and starts its own."""
     return ThreadPoolExecutor(_cores.available() - 1, thread_name_prefix="lazymdp")
 
 
@@ -250,12 +250,12 @@ if hasattr(os, "register_at_fork"):
 def over_states(
     sweep: Callable[..., tuple[float, float]], rows: Rows | PolicyRows, *arrays: NDArray[Any]
 ) -> tuple[float, float]:
-    """Runs a sweep over all states, in as many threads as there are cores where the model is large enough.
+    """Runs a sweep over all states, in one thread per core if the model is large enough.
 
     Every state is computed from `value` alone, so the result does not depend on the number of threads.
 
     Returns:
-        Smallest and largest change; 0 and 0 if every state is absorbing.
+        The smallest and the largest change; 0 and 0 if every state is absorbing.
     """
     n_states = rows.absorbing.size if isinstance(rows, Rows) else rows.rewards.size
     entries = rows.data.size if isinstance(rows, Rows) else rows.columns.size

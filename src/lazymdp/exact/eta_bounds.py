@@ -1,14 +1,16 @@
-"""The prices between which laziness is a real choice: Section 5 of the paper.
+"""Bounds on eta (Section 5 of the paper): below `eta_min` no state is lazy, above `eta_max` every state is.
 
-`eta_max` (Theorem 3) is the largest lazy-gap under the default policy: above it the always-lazy policy is optimal.
+`eta_max` (Theorem 3) is the largest lazy-gap under the default policy. It is exact up to rounding errors.
 
-`eta_min` is the smallest price from which some state is lazy. The paper's Theorem 4 gives a formula that assumes the
-never-lazy optimum to stay the base optimum `pi*` as the price rises. Where episodes can end that is not so: paying per
-step makes shorter episodes better. The exact value is found by walking up from price 0 along the never-lazy optima,
+`eta_min` is the smallest price, 0 or above, from which on some state is lazy. The paper's formula (Theorem 4) assumes
+that the best never-lazy policy remains the base optimum `pi*` as the price rises. Where episodes can end this may fail,
+because a price per step favors shorter episodes. The exact value is found by following the best never-lazy policies up
+from price 0,
 
-    q(s, a; eta) = x(s, a) - eta z(s, a),      x = r + gamma P V,  z = 1 + gamma P Z,
+    q(s, a; eta) = x(s, a) - eta z(s, a),      x = r + gamma P V,  z = 1 + gamma P Z.
 
-each optimal on an interval of prices, until being lazy becomes better in some state.
+Each of them is optimal on an interval of prices. The walk ends when being lazy becomes better in some state. The result
+is exact up to rounding errors; where these would dominate, both functions raise an error.
 """
 
 from __future__ import annotations
@@ -25,12 +27,19 @@ from lazymdp.mdp import MDP
 
 _RELATIVE_MARGIN = 1e-11
 
-_MOST_STEPS = 10_000
-"""Policies after which to give up: far more than any model has shown, and a bound all the same."""
+_MOST_POLICIES = 10_000
+"""Number of policies after which the walk stops with an error. It is far more than any model has needed."""
 
 
 def eta_max(mdp: MDP, default_policy: ArrayLike) -> float:
-    """The price from which on the always-lazy policy is optimal (Theorem 3); 0 if every state is absorbing."""
+    """Returns the price from which on the always-lazy policy is optimal (Theorem 3).
+
+    It is 0 if every state is absorbing.
+
+    Args:
+        mdp: The base model.
+        default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
+    """
     default = LazyMDP(mdp, default_policy, 0.0).default_policy
     mdp.check_infinite_horizon()
     rewards = np.einsum("sa,sa->s", default, mdp.rewards)
@@ -40,19 +49,27 @@ def eta_max(mdp: MDP, default_policy: ArrayLike) -> float:
 
 
 class EtaMinTheorem(NamedTuple):
-    """The paper's formula for eta_min (Theorem 4), and whether the assumption behind it holds."""
+    """The paper's formula for eta_min (Theorem 4).
+
+    Attributes:
+        value: Value of the formula.
+        holds: Whether the assumption behind the formula holds, in which case `value` is `eta_min`.
+    """
 
     value: float
     holds: bool
 
 
 def eta_min_theorem(mdp: MDP, default_policy: ArrayLike) -> EtaMinTheorem:
-    """Theorem 4: `min_s G_{Q*}(s) / (1 + E_pi*[Z] - E_default[Z])`, over the states where the denominator is positive.
+    """Returns the formula of Theorem 4 for `eta_min`, and whether its assumption holds.
 
-    Returns:
-        The formula's value, and whether `pi*` is still the best never-lazy policy at that price, which the proof
-        takes for granted. Where it does not hold, `eta_min` gives the true value. Of several optimal policies the
-        one with the shortest episodes is meant: it is the best one at any small price.
+    The formula is `min_s G_{Q*}(s) / (1 + E_pi*[Z] - E_default[Z])` over the states with a positive denominator. Its
+    proof assumes that `pi*` is still the best never-lazy policy at that price. Where that does not hold, use `eta_min`.
+    If several policies are optimal, the one with the shortest episodes is used, which is the best one at small prices.
+
+    Args:
+        mdp: The base model.
+        default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
     """
     default = LazyMDP(mdp, default_policy, 0.0).default_policy
     mdp.check_infinite_horizon()
@@ -67,14 +84,19 @@ def eta_min_theorem(mdp: MDP, default_policy: ArrayLike) -> EtaMinTheorem:
         return EtaMinTheorem(np.inf, False)
     value = max(0.0, float((gap[counted] / stretch[counted]).min()))
     at_value = line.x - value * line.z
-    best = (line.value - value * line.steps)[:, None]
+    best = (line.base_value - value * line.steps)[:, None]
     return EtaMinTheorem(value, bool((at_value - best)[alive].max() <= line.margin + value * line.grain))
 
 
 def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
-    """The smallest price from which on being lazy is better than control somewhere; exact, also where Theorem 4 is not.
+    """Returns the smallest price, 0 or above, from which on being lazy is better than control in some state.
 
-    Better means strictly: where lazy and control tie on a whole interval of prices, that interval does not count.
+    It is exact even where the formula of Theorem 4 is not. Better means strictly better: an interval of prices on which
+    being lazy and control tie does not count.
+
+    Args:
+        mdp: The base model.
+        default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
     """
     default = LazyMDP(mdp, default_policy, 0.0).default_policy
     mdp.check_infinite_horizon()
@@ -82,66 +104,66 @@ def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
     if not alive.any():
         return 0.0
     line, eta = _never_lazy_optimum(mdp), 0.0
-    for _ in range(_MOST_STEPS):
-        # Where being lazy, or another action, overtakes: gain(eta) = (x - V) - eta (z - Z) turns positive.
+    for _ in range(_MOST_POLICIES):
+        # The prices at which being lazy or another action becomes better: gain(eta) = (x - V) - eta (z - Z) > 0.
         lazy_at = _first_crossing(
-            np.einsum("sa,sa->s", default, line.x) - line.value,
+            np.einsum("sa,sa->s", default, line.x) - line.base_value,
             np.einsum("sa,sa->s", default, line.z) - 1.0 - line.steps,
             alive, eta, line.grain,
         )  # fmt: skip
         other_at = _first_crossing(
-            line.x - line.value[:, None], line.z - line.steps[:, None], alive[:, None], eta, line.grain
+            line.x - line.base_value[:, None], line.z - line.steps[:, None], alive[:, None], eta, line.grain
         )
         if lazy_at <= other_at:
             return lazy_at
         eta = other_at
-        best = line.value - eta * line.steps - line.margin - eta * line.grain
+        best = line.base_value - eta * line.steps - line.margin - eta * line.grain
         tied = line.x - eta * line.z >= best[:, None]
         line = _shortest(mdp, tied, line.margin)
     raise ValueError(TOO_LONG)
 
 
 class _Line(NamedTuple):
-    """A never-lazy policy's values as lines in eta: `value - eta * steps`, and its actions' `x - eta * z`."""
+    """A never-lazy policy, its value as a line `base_value - eta * steps` and its action values `x - eta * z`."""
 
-    value: NDArray[np.float64]  # [S]
+    base_value: NDArray[np.float64]  # [S]
     steps: NDArray[np.float64]  # [S]
     x: NDArray[np.float64]  # [S, A]
     z: NDArray[np.float64]  # [S, A]
-    margin: float  # within which two values count as equal
-    grain: float  # within which two numbers of steps do
+    margin: float  # difference below which two values count as equal
+    grain: float  # difference below which two numbers of steps count as equal
 
 
 def _first_crossing(
     gain: NDArray[np.float64], slope: NDArray[np.float64], among: NDArray[np.bool_], eta: float, grain: float
 ) -> float:
-    """The first price, `eta` or later, from which on some `gain - eta * slope` is positive; inf if none."""
+    """Returns the first price, at least `eta`, from which on some `gain - eta * slope` is positive; inf if none."""
     falling = among & (slope < -grain)
     return max(eta, float(np.where(falling, gain / np.where(falling, slope, 1.0), np.inf).min()))
 
 
 def _never_lazy_optimum(mdp: MDP) -> _Line:
-    """The base optimum, of all optimal policies the one absorbed soonest."""
+    """Returns the optimal policy of the base model that is absorbed soonest."""
     q, tie = optimal_q(mdp)
     margin = max(tie, _RELATIVE_MARGIN * (1.0 + float(np.abs(q).max())))
     return _shortest(mdp, q >= q.max(axis=1, keepdims=True) - margin, margin)
 
 
 def _shortest(mdp: MDP, allowed: NDArray[np.bool_], margin: float) -> _Line:
-    """Among policies that only take `allowed [S, A]` actions, all of the same value up to `margin`, the shortest."""
+    """Returns the policy absorbed soonest that takes only `allowed [S, A]` actions, which tie up to `margin`."""
     ones = np.where(mdp.absorbing[:, None], 0.0, np.ones(mdp.rewards.shape))
     action = allowed.argmax(axis=1)
     states = np.arange(mdp.n_states)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MOST_POLICIES):
         policy = np.eye(mdp.n_actions)[action]
-        value, steps = policy_values(mdp, policy, np.stack([mdp.rewards[states, action], ones[:, 0]]))
+        base_value, steps = policy_values(mdp, policy, np.stack([mdp.rewards[states, action], ones[:, 0]]))
         z = action_values(mdp, ones, steps)
         shorter = np.where(allowed, z, np.inf)
         grain = _RELATIVE_MARGIN * (1.0 + float(steps.max()))
-        if grain > 1e-2:  # a single step could not be told from none
+        if not grain <= 1e-2:  # a single step would be lost in rounding
             raise ValueError(TOO_LONG)
         better = shorter.min(axis=1) < steps - grain
         if not better.any():
-            return _Line(value, steps, action_values(mdp, mdp.rewards, value), z, margin, grain)
+            return _Line(base_value, steps, action_values(mdp, mdp.rewards, base_value), z, margin, grain)
         action = np.where(better, shorter.argmin(axis=1), action)
     raise ValueError(TOO_LONG)

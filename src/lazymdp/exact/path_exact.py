@@ -1,18 +1,20 @@
 """The exact eta-path, by parametric policy iteration from the always-lazy policy down to price 0.
 
-With a policy's matrix `B = I - gamma P_pi` (on the states that are not absorbing), every other choice `(s, a)` has a
-row `n = e_s - gamma P(. | s, a)` and, against the policy, a gain that is a line in the price:
+Let `B = I - gamma P_pi` be the matrix of a policy on the states that are not absorbing. Every other choice `(s, a)` has
+a row `n = e_s - gamma P(. | s, a)` and, compared with the policy, a gain that is a line in the price:
 
     gain(eta) = alpha - eta beta,    alpha = r(s, a) - n . V,    beta = [a is not lazy] - n . K.
 
-On the way down the next choice to become better is the one with the largest `alpha / beta` among those with
-`beta > 0`. One row of `B` changes then, so everything is updated by one rank-one step, on the *tableau* `T = N B^-1` of
-all other choices' rows. The steps are collected and applied in blocks, as matrix products, which is where the speed
-comes from.
+As the price falls, the next choice to become better is the one with the largest `alpha / beta` among those with
+`beta > 0`. It changes one row of `B`, so everything else is updated by a rank-one step on the *tableau* `T = N B^-1` of
+the rows of all other choices. The steps are collected and applied in blocks, as matrix products, for speed.
 
-*Ties.* Several choices may become better at the same price. Each step has `beta > 0` and so strictly raises K, hence no
-policy comes twice at one price, and the loop ends with the policy that is optimal just below it. Choices that tie on a
-whole interval (`alpha = beta = 0`) are left alone, except that lazy is preferred.
+*Ties.* Several choices may become better at the same price. Each step has `beta > 0` and thus strictly raises K, so no
+policy occurs twice at one price, and the steps at this price end with the policy that is optimal just below it. Choices
+that tie on a whole interval (`alpha = beta = 0`) are left as they are, except that being lazy is preferred.
+
+*Stopping rule and guarantee.* The walk ends when no choice becomes better above price 0. As in the simplex method, the
+result is exact up to rounding errors; `eta_path` certifies the policy at price 0, where accumulated errors would show.
 """
 
 from __future__ import annotations
@@ -30,30 +32,30 @@ from lazymdp.exact.linear import TOO_LONG, policy_transitions
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
-"""Called with the steps so far and the price reached."""
+"""Callback that receives the number of steps so far and the price reached."""
 
 _BLOCK = 64
-"""Steps collected before they are applied to the tableau."""
+"""Number of steps that are collected before they are applied to the tableau."""
 
 _LARGEST_TABLEAU = 150_000_000
-"""Numbers in the largest tableau built, 1.2 GB, and as much again while it is filled."""
+"""Largest number of entries in a tableau: 1.2 GB, and as much again while it is filled."""
 
 _NO_SLOPE = 1e-12
-"""Relative size under which a slope counts as 0."""
+"""Relative size below which a slope counts as 0."""
 
 _SAME_PRICE = 1e-11
-"""Distance, relative to the largest breakpoint, under which two of them are one, and one is 0."""
+"""Distance, relative to the largest breakpoint, below which two breakpoints count as one, or one counts as 0."""
 
 
 @dataclass
 class Trace:
-    """What happened on the way down.
+    """A record of the policies found, from the largest price down.
 
     Attributes:
-        breakpoints: Prices, falling.
-        switches: `(breakpoint, state, action below, action above)`.
-        start_base_values: Value from the start distribution before the first breakpoint and after each.
-        start_control_counts: Expected controls likewise.
+        breakpoints: Prices at which the policy changes, decreasing.
+        switches: `(index of the breakpoint, state, action below it, action above it)`.
+        start_base_values: Base value of each policy from the start distribution: one more than breakpoints.
+        start_control_counts: Expected discounted number of controls of each policy from the start distribution.
     """
 
     breakpoints: list[float] = field(default_factory=list)
@@ -62,7 +64,7 @@ class Trace:
     start_control_counts: list[float] = field(default_factory=list)
 
     def add(self, eta: float, before: NDArray[np.int64], after: NDArray[np.int64], value: float, count: float) -> None:
-        """Records that the policy changed at `eta` from `before` to `after`, `[S]` actions both."""
+        """Records a change of the policy at `eta` from `before` to `after`, both `[S]` actions."""
         changed = np.flatnonzero(before != after)
         index = len(self.breakpoints)
         self.breakpoints.append(eta)
@@ -72,7 +74,7 @@ class Trace:
 
 
 def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
-    """Walks down from the always-lazy policy, breakpoint by breakpoint."""
+    """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint."""
     trace = Trace()
     tableau = _Tableau(lazy)
     trace.start_base_values.append(tableau.start_base_value)
@@ -83,7 +85,7 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     while True:
         slot, crossing = tableau.next_gain()
         scale = max(scale, crossing)
-        if slot < 0 or crossing < eta - _SAME_PRICE * scale:  # all ties at this price are done
+        if slot < 0 or crossing < eta - _SAME_PRICE * scale:  # no further tie at this price
             for tied in tableau.lazy_ties(eta):
                 tableau.step(tied)
             if not np.array_equal(before, tableau.action):
@@ -98,13 +100,13 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
 
 
 class _Tableau:
-    """The other choices' rows against the current policy, `T - left @ right`, and their gains.
+    """The rows of the choices that the current policy does not take, `table - left @ right`, and their gains.
 
-    A *slot* is one choice that the policy does not take. When it enters, the choice that leaves takes its slot.
+    A *slot* holds one such choice. When it enters the policy, the choice that it replaces takes its slot.
 
     Attributes:
         action: `[S]` the policy; `A` is lazy.
-        steps: Steps taken.
+        steps: Number of steps made.
     """
 
     def __init__(self, lazy: LazyMDP) -> None:
@@ -113,7 +115,7 @@ class _Tableau:
         self.action = np.full(mdp.n_states, mdp.n_actions)
         self.alive = np.flatnonzero(~mdp.absorbing)
         n = self.alive.size
-        # Control with an action that the default takes for sure anyway never pays at a price above 0.
+        # Control with an action that the default policy is certain to take never pays at a price above 0.
         states, self.slot_action = np.nonzero((lazy.default_policy < 1.0) & ~mdp.absorbing[:, None])
         place = np.zeros(mdp.n_states, dtype=np.int64)
         place[self.alive] = np.arange(n)
@@ -122,12 +124,12 @@ class _Tableau:
         if (self.slot_state.size + 1) * n > _LARGEST_TABLEAU:
             raise ValueError(
                 f"the exact path of {n} states and {self.slot_state.size} choices needs "
-                f"{8e-9 * self.slot_state.size * n:.1f} GB. Pass tol= for a path proven to be within it."
+                f"{8e-9 * self.slot_state.size * n:.1f} GB of memory. Pass tol= for a path within a proven tolerance."
             )
         self._start_tableau(lazy, states)
 
     def _start_tableau(self, lazy: LazyMDP, states: NDArray[np.int64]) -> None:
-        """Fills the tableau of the always-lazy policy: `T = N B^-1`, by one factorisation of `B`."""
+        """Fills the tableau of the always-lazy policy, `T = N B^-1`, by one factorization of `B`."""
         mdp, default = lazy.mdp, lazy.default_policy
         n, n_slots = self.alive.size, self.slot_state.size
         step = policy_transitions(mdp, default)[self.alive][:, self.alive].toarray()
@@ -141,7 +143,7 @@ class _Tableau:
                 raise ValueError(TOO_LONG) from error
         value = scipy.linalg.lu_solve(factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive])
         chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
-        # One more row, the start distribution, so that its value and count come along for free.
+        # The start distribution is one more row, so that its value and count are updated with the others.
         rows = np.zeros((n_slots + 1, n))
         rows[:-1] = chosen.toarray()
         rows *= -mdp.gamma
@@ -156,19 +158,19 @@ class _Tableau:
 
     @property
     def start_base_value(self) -> float:
-        """Value of the policy from the start distribution, without the price."""
+        """Base value of the policy from the start distribution, without the price."""
         return float(-self._alpha[-1])
 
     @property
     def start_control_count(self) -> float:
-        """Expected controls of the policy from the start distribution."""
+        """Expected discounted number of controls of the policy from the start distribution."""
         return max(0.0, float(-self._beta[-1]))
 
     def next_gain(self) -> tuple[int, float]:
-        """The slot that becomes better first on the way down, and the price; (-1, 0) if none does before 0."""
+        """Returns the next slot to become better as the price falls, and that price; (-1, 0) if there is none."""
         alpha, beta = self._alpha[:-1], self._beta[:-1]
         flat = _NO_SLOPE * (1.0 + self._largest_count())
-        if not flat < 1e-3:  # a single step of control could not be told from none
+        if not flat < 1e-3:  # a single control would be lost in rounding
             raise ValueError(TOO_LONG)
         rising = beta > flat
         if not rising.any():
@@ -178,7 +180,7 @@ class _Tableau:
         return (slot, float(crossing[slot])) if crossing[slot] > 0.0 else (-1, 0.0)
 
     def lazy_ties(self, eta: float) -> NDArray[np.int64]:
-        """Lazy slots that tie with the policy's choice below `eta` on a whole interval."""
+        """Returns the slots of lazy actions that tie with the policy's choices on a whole interval below `eta`."""
         flat = np.abs(self._beta[:-1]) <= _NO_SLOPE * (1.0 + self._largest_count())
         level = np.abs(self._alpha[:-1]) <= _NO_SLOPE * (abs(self._alpha[-1]) + min(eta, 1e300))
         return np.flatnonzero((self.slot_action == self.lazy_action) & flat & level)
@@ -187,7 +189,7 @@ class _Tableau:
         return float(np.abs(self._beta).max())
 
     def step(self, slot: int) -> None:
-        """Lets the choice of `slot` enter the policy."""
+        """Lets the choice in `slot` enter the policy."""
         k, place = self._pending, self.slot_state[slot]
         column = self._table[:, place] - self._left[:, :k] @ self._right[:k, place]
         row = self._table[slot] - self._left[slot, :k] @ self._right[:k]
@@ -199,7 +201,7 @@ class _Tableau:
         self._beta -= beta * scaled
         self._left[:, k] = scaled
         self._right[k] = row
-        # The choice that leaves takes the slot; against the new policy its gain is what entering brought, reversed.
+        # The choice that leaves takes the slot. Its gain over the new policy is the gain of the step, reversed.
         self._left[slot, : k + 1] = 0.0
         self._table[slot] = row / -pivot
         self._table[slot, place] += 1.0
@@ -209,7 +211,7 @@ class _Tableau:
         self.steps += 1
         self._pending += 1
         if self._pending == _BLOCK:
-            # In place, on the transposes: BLAS wants columns.
+            # In place and on the transposes, because BLAS stores matrices by columns.
             update = scipy.linalg.blas.dgemm(-1.0, self._right.T, self._left.T, 1.0, self._table.T, overwrite_c=True)
             self._table = update.T
             self._left[:] = 0.0

@@ -1,8 +1,10 @@
-"""A path of any size whose values are certified within a tolerance.
+"""An eta-path with a proven tolerance, for models of any size.
 
-`V*(s; eta)` is convex in the price for every state. A policy that is optimal at one price gives a line below it
-everywhere, and two prices solved give a chord above it between them. Where the two are further apart than the tolerance
-in any state, the price at which the two policies' lines meet is solved too, and both halves are looked at again.
+The optimal value `V*(s; eta)` is convex in the price in every state. The line of any policy lies below it, and the
+chord between two prices that have been solved lies above it. Where chord and lines are further apart than the tolerance
+in some state, the price at which the lines of the two policies meet is solved too, and both halves are treated in the
+same way. This stops when the distance is at most `tol` everywhere, which proves the error of the path. If rounding
+errors do not allow such a proof, an error is raised.
 """
 
 from __future__ import annotations
@@ -25,21 +27,21 @@ from lazymdp.lazy import LazyMDP
 
 
 class _Point(NamedTuple):
-    """A price, a policy optimal there up to `error`, and that policy's line `value - eta * controls`."""
+    """A price, a policy, its line `base_value - eta * control_count`, and the proven error of its value there."""
 
     eta: float
     action: NDArray[np.int64]  # [S]
-    value: NDArray[np.float64]  # [S]
-    controls: NDArray[np.float64]  # [S]
+    base_value: NDArray[np.float64]  # [S]
+    control_count: NDArray[np.float64]  # [S]
     error: float
 
     def at(self, eta: float) -> NDArray[np.float64]:
-        """`[S]` the policy's value at another price."""
-        return self.value - eta * self.controls
+        """Returns the policy's value, `[S]`, at another price."""
+        return self.base_value - eta * self.control_count
 
 
 def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None) -> Trace:
-    """A trace from `eta_max` down to 0 whose policies are within `tol` of the optimum in every state."""
+    """Finds policies from `eta_max` down to price 0 whose values are within `tol` of the optimum in every state."""
     mdp = lazy.mdp
     trace = Trace()
     solved = 0
@@ -50,16 +52,16 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
         found = _solve_at(lazy.with_eta(eta), 0.25 * tol, action)
         if progress is not None:
             progress(solved, eta)
-        if not found.error <= 0.5 * tol:  # else no chord between two points could be within tol
+        if not found.error <= 0.5 * tol:  # otherwise no chord between two points could be within tol
             raise ValueError(
-                f"tol = {tol:g} cannot be certified at eta = {eta:g}: the best policy found is only proven to be "
-                f"within {found.error:.1e} of the optimum. Ask for a larger tol."
+                f"tol = {tol:g} cannot be proven at eta = {eta:g}: the best policy found is only proven to be "
+                f"within {found.error:.1e} of the optimum. Use a larger tol."
             )
         return found
 
     def walk(high: _Point, low: _Point) -> Iterator[tuple[float, _Point]]:
-        """From `high` down to `low`: the prices at which to change policy, and to which."""
-        pending = [(high, low)]  # a stack, not recursion: paths can be long
+        """Yields, from `high` down to `low`, the prices at which the policy changes and the policy below each."""
+        pending = [(high, low)]  # a stack instead of recursion, which long paths would exhaust
         while pending:
             above, below = pending.pop()
             meeting, gap = _gap(above, below, mdp.start)
@@ -69,23 +71,23 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
                 middle = point(meeting)
                 pending += [(middle, below), (above, middle)]
             else:
-                raise ValueError(f"tol = {tol:g} cannot be certified at eta = {meeting:g}. Ask for a larger tol.")
+                raise ValueError(f"tol = {tol:g} cannot be proven at eta = {meeting:g}. Use a larger tol.")
 
     top = eta_max(mdp, lazy.default_policy)
     high = point(top, np.full(mdp.n_states, mdp.n_actions))
-    trace.start_base_values.append(mdp.start_average(high.value))
-    trace.start_control_counts.append(mdp.start_average(high.controls))
+    trace.start_base_values.append(mdp.start_average(high.base_value))
+    trace.start_control_counts.append(mdp.start_average(high.control_count))
     current = high
     for eta, following in walk(high, point(0.0)) if top > 0.0 else ():
         if not np.array_equal(current.action, following.action):
-            value, count = mdp.start_average(following.value), mdp.start_average(following.controls)
+            value, count = mdp.start_average(following.base_value), mdp.start_average(following.control_count)
             trace.add(eta, current.action, following.action, value, count)
         current = following
     return trace
 
 
 def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
-    """How far `value [S]` can be below the optimum at the price of `lazy`, proven by one sweep."""
+    """Returns a proven bound on how far `value [S]` is below the optimum of `lazy`, computed by one sweep."""
     none = np.empty(0, dtype=np.int64)
     low, high = over_states(bellman.backup, rows_of(lazy), value, np.empty_like(value), none)
     middle, width = Certificate(lazy)(low, high, value)
@@ -93,13 +95,13 @@ def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
 
 
 def _solve_at(lazy: LazyMDP, tol: float, action: NDArray[np.int64] | None) -> _Point:
-    """Solves at one price (or takes the policy given) and certifies the policy's own value."""
+    """Solves at one price, or takes the policy given, and bounds the error of the policy's own value."""
     if action is not None:
         return _point(lazy, action)
     for solver_tol in (tol * (1.0 - lazy.mdp.gamma), 1e-3 * tol * (1.0 - lazy.mdp.gamma)):
         if solver_tol > 0.0:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotConverged)  # what counts is the policy's own certificate
+                warnings.simplefilter("ignore", NotConverged)  # only the bound on the policy's own value counts
                 found = _point(lazy, _greedy(solve(lazy, solver_tol), lazy))
             if found.error <= tol:
                 return found
@@ -109,7 +111,7 @@ def _solve_at(lazy: LazyMDP, tol: float, action: NDArray[np.int64] | None) -> _P
 
 
 def _greedy(solution: Solution, lazy: LazyMDP) -> NDArray[np.int64]:
-    """The greedy policy itself, without the caution of `Solution.action`."""
+    """Returns the greedy policy itself. `Solution.action` is lazy wherever control is not proven to be better."""
     control = (solution.lazy_gap > lazy.eta) & ~lazy.mdp.absorbing
     return np.where(control, solution.q.argmax(axis=1), lazy.lazy_action)
 
@@ -120,11 +122,11 @@ def _point(lazy: LazyMDP, action: NDArray[np.int64]) -> _Point:
 
 
 def _gap(high: _Point, low: _Point, start: NDArray[np.float64]) -> tuple[float, float]:
-    """Where the two policies' lines meet from the start, and how far below the chord either is there, at worst."""
-    steeper = float(start @ (low.controls - high.controls))
+    """Returns the price at which the lines from the start meet, and their largest distance below the chord there."""
+    steeper = float(start @ (low.control_count - high.control_count))
     meeting = 0.5 * (high.eta + low.eta)
     if steeper > 0.0:
-        crossing = float(start @ (low.value - high.value)) / steeper
+        crossing = float(start @ (low.base_value - high.base_value)) / steeper
         inside = low.eta < crossing < high.eta
         meeting = crossing if inside else meeting
     weight = (meeting - low.eta) / (high.eta - low.eta)

@@ -1,4 +1,4 @@
-"""How often an agent is lazy: over states, from the start, and in the long run."""
+"""How often an agent is lazy: over states, over discounted steps from the start, and in the long run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from lazymdp.exact.linear import policy_transitions, solve_linear
 from lazymdp.lazy import LazyMDP
 
 _NEVER = 1e-14
-"""Probability under which a move counts as impossible: it would be lost in rounding."""
+"""Probability below which a transition counts as impossible, because it would be lost in rounding."""
 
 
 @dataclass(frozen=True)
 class LazyFrequency:
-    """Fractions of lazy actions; absorbing states never count.
+    """Fractions of lazy actions. Absorbing states are left out.
 
     Attributes:
-        states: Over the states, each counted once.
-        discounted: Over the steps of an episode from the start distribution, each step weighed with its discount.
-        long_run: Over the steps of endless play, a new episode starting when one is absorbed; no discount. What a
-            counter would show.
+        states: Fraction of the states that are lazy.
+        discounted: Fraction of the steps of an episode from the start distribution, each weighted by its discount.
+            `EtaPath.for_control_rate` limits 1 minus this fraction.
+        long_run: Fraction of the steps of endless play without a discount, where a new episode starts whenever one is
+            absorbed: the fraction that a counter would show.
     """
 
     states: float
@@ -35,16 +36,16 @@ class LazyFrequency:
 
 
 def lazy_frequency(lazy: LazyMDP, policy_plus: ArrayLike) -> LazyFrequency:
-    """How often an augmented policy is lazy.
+    """Computes how often an augmented policy is lazy.
 
     Args:
         lazy: The lazy-MDP.
-        policy_plus: `[S, A+1]` probabilities, the lazy action last, or `[S]` actions.
+        policy_plus: `[S, A+1]` probabilities with the lazy action last, or `[S]` actions.
     """
     mdp = lazy.mdp
     plus = lazy.check_policy_plus(policy_plus)
     if not mdp.start[~mdp.absorbing].any():
-        raise ValueError("every start state is absorbing: no step is ever taken, so there is no frequency.")
+        raise ValueError("every start state is absorbing, so no step is ever taken and the frequency is undefined.")
     policy = lazy.effective_policy(plus)
     steps = mdp.start_average(steps_to_absorption(mdp, policy))
     controls = mdp.start_average(evaluate_policy(lazy, plus).control_count)
@@ -52,11 +53,12 @@ def lazy_frequency(lazy: LazyMDP, policy_plus: ArrayLike) -> LazyFrequency:
 
 
 def _long_run(lazy: LazyMDP, policy: NDArray[np.float64], lazy_probability: NDArray[np.float64]) -> float:
-    """Average of `lazy_probability` along endless play.
+    """Averages `lazy_probability [S]` over the steps of endless play.
 
-    Episodes follow each other until one is caught in a set of states it never leaves. If that cannot happen, the
-    frequency is lazy steps over steps in an episode (renewal reward); if it can, it is that of the sets, weighted by
-    how likely each is to catch an episode.
+    Episodes follow each other until one enters a set of states that it never leaves (a recurrent class). If there is no
+    such set, the average is the expected number of lazy steps divided by the expected number of steps of an episode
+    (renewal reward theorem). Otherwise it is the mean of the stationary averages of these sets, weighted by their
+    probability of being entered first.
     """
     mdp = lazy.mdp
     start = np.where(mdp.absorbing, 0.0, mdp.start)
@@ -88,7 +90,7 @@ def _long_run(lazy: LazyMDP, policy: NDArray[np.float64], lazy_probability: NDAr
 
 
 def _reachable(moves: sp.csr_array, start: NDArray[np.float64], absorbing: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The states, absorbing ones left out, that play from `start` can reach."""
+    """Returns the states that can be reached from `start`, without the absorbing ones."""
     seen = start > 0.0
     frontier = np.flatnonzero(seen)
     while frontier.size:
@@ -99,7 +101,7 @@ def _reachable(moves: sp.csr_array, start: NDArray[np.float64], absorbing: NDArr
 
 
 def _stationary(moves: sp.csr_array) -> NDArray[np.float64]:
-    """The stationary distribution of an irreducible chain: expected visits between two returns to its first state."""
+    """Returns the stationary distribution of an irreducible chain: its expected visits between returns to state 0."""
     n = moves.shape[0]
     if n == 1:
         return np.ones(1)

@@ -1,4 +1,4 @@
-"""How much a state matters, from action values alone: what the paper compares the lazy-gap with (App. Fig. 11)."""
+"""Measures of the importance of a state that the paper compares with the lazy-gap (App. Fig. 11)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def action_gap(q: ArrayLike) -> NDArray[np.float64]:
-    """Best action's value minus the second best's, `[...]` from `q [..., A]`; 0 where there is a single action."""
+    """Returns the value of the best action minus that of the second best, `[...]`; 0 if there is only one action.
+
+    Args:
+        q: `[..., A]` action values.
+    """
     values = _checked(q)
     if values.shape[-1] == 1:
         return np.zeros(values.shape[:-1])
@@ -16,7 +20,11 @@ def action_gap(q: ArrayLike) -> NDArray[np.float64]:
 
 
 def importance_advice(q: ArrayLike) -> NDArray[np.float64]:
-    """Best action's value minus the worst's (importance advising), `[...]` from `q [..., A]`."""
+    """Returns the value of the best action minus that of the worst, `[...]` (importance advising).
+
+    Args:
+        q: `[..., A]` action values.
+    """
     values = _checked(q)
     return values.max(axis=-1) - values.min(axis=-1)
 

@@ -1,4 +1,4 @@
-"""Means over runs, with what they leave uncertain."""
+"""Means over runs with confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Interval(NamedTuple):
-    """A mean and an interval for it; each of the shape of one sample."""
+    """A mean and its confidence interval, each of the shape of one sample.
+
+    Attributes:
+        mean: The mean.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+    """
 
     mean: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -17,31 +23,31 @@ class Interval(NamedTuple):
 
 
 def mean_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Interval:
-    """The mean over runs and its percentile bootstrap interval: runs are drawn again with replacement.
+    """Computes the mean over runs and its percentile bootstrap interval.
 
     Args:
         samples: `[N, ...]` one entry per run (seed).
-        confidence: Of the interval.
-        resamples: How often runs are drawn again.
-        seed: Of the drawing; the same seed gives the same interval.
+        confidence: Confidence level of the interval.
+        resamples: Number of bootstrap samples.
+        seed: Random seed of the bootstrap. The same seed gives the same interval.
     """
     runs = _checked(samples, confidence)
     count = len(runs)
-    # How often each run is drawn is multinomial: one matrix product makes all resampled means.
+    # The number of times each run is drawn is multinomial, so one matrix product gives the means of all resamples.
     weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1.0 / count), size=resamples) / count
     return _interval(runs.mean(axis=0), np.tensordot(weights, runs, axes=1), confidence)
 
 
 def iqm_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Interval:
-    """The interquartile mean over runs, the mean of the middle half, and its percentile bootstrap interval.
+    """Computes the interquartile mean over runs (the mean of the middle half) and its percentile bootstrap interval.
 
     Args:
         samples: `[N, ...]` one entry per run (seed).
-        confidence: Of the interval.
-        resamples: How often runs are drawn again.
-        seed: Of the drawing; the same seed gives the same interval.
+        confidence: Confidence level of the interval.
+        resamples: Number of bootstrap samples.
+        seed: Random seed of the bootstrap. The same seed gives the same interval.
     """
-    from scipy.stats import trim_mean  # 0.4 s to import, which few commands need
+    from scipy.stats import trim_mean  # takes 0.4 s to import, and few commands need it
 
     runs = _checked(samples, confidence)
     rows = np.random.default_rng(seed).integers(len(runs), size=(resamples, len(runs)))
@@ -49,15 +55,16 @@ def iqm_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int
 
 
 def skewed_mean_interval(samples: ArrayLike, *, confidence: float = 0.95) -> Interval:
-    """The mean and an interval that allows for skewed samples: Student's, after Hall's cubic transformation (1992).
+    """Computes the mean and a confidence interval that allows for skewed samples.
 
-    Nothing is drawn. Of a single sample, the interval is everything.
+    This is Student's t interval after Hall's cubic transformation (1992). It is deterministic. For a single sample the
+    interval is the whole real line.
 
     Args:
         samples: `[N, ...]` one entry per run (episode).
-        confidence: Of the interval.
+        confidence: Confidence level of the interval.
     """
-    from scipy.special import stdtrit  # as above
+    from scipy.special import stdtrit  # slow to import, as above
 
     runs = _checked(samples, confidence)
     count, mean = len(runs), runs.mean(axis=0)
@@ -70,10 +77,10 @@ def skewed_mean_interval(samples: ArrayLike, *, confidence: float = 0.95) -> Int
     bend = np.where(np.abs(skewness) < 1e-6, 1e-6, skewness)
     quantile = stdtrit(count - 1, (1.0 + confidence) / 2.0)
 
-    def bent(t: float) -> NDArray[np.float64]:
+    def transformed(t: float) -> NDArray[np.float64]:
         return 3.0 * root / bend * (np.cbrt(1.0 + bend * (t / root - bend / (6.0 * count))) - 1.0)
 
-    return Interval(mean, mean - error * bent(quantile), mean - error * bent(-quantile))
+    return Interval(mean, mean - error * transformed(quantile), mean - error * transformed(-quantile))
 
 
 def _checked(samples: ArrayLike, confidence: float) -> NDArray[np.float64]:
@@ -85,8 +92,8 @@ def _checked(samples: ArrayLike, confidence: float) -> NDArray[np.float64]:
     return runs
 
 
-def _interval(found: NDArray[np.float64], again: NDArray[np.float64], confidence: float) -> Interval:
-    """What was found, and the middle of what was found in resampled runs `[B, ...]`."""
+def _interval(estimate: NDArray[np.float64], replicates: NDArray[np.float64], confidence: float) -> Interval:
+    """Returns an estimate with the percentile interval of its bootstrap replicates `[B, ...]`."""
     tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(again, [tail, 1.0 - tail], axis=0)
-    return Interval(found, low, high)
+    low, high = np.quantile(replicates, [tail, 1.0 - tail], axis=0)
+    return Interval(estimate, low, high)
