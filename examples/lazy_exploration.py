@@ -14,7 +14,6 @@ import matplotlib
 
 import lazymdp as lz
 from lazymdp.envs import KeyDoorTreasure
-from lazymdp.measure.statistics import mean_interval
 
 matplotlib.use("Agg")
 
@@ -35,7 +34,7 @@ def main(folder: Path) -> None:
     )
     curves = {}
     for place, eta in enumerate(ETAS):
-        curves[f"eta = {eta:g}"] = score = mean_interval(result.score[place])
+        curves[f"eta = {eta:g}"] = score = lz.measure.mean_interval(result.score[place])
         with_key = result.occupancy[place][:, world.has_key].sum(axis=1).mean()
         print(
             f"eta = {eta:<4}: final score {score.mean[-1]:.2f} ({score.low[-1]:.2f} to {score.high[-1]:.2f}), "

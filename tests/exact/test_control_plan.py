@@ -124,10 +124,10 @@ def test_where_no_episode_ends_a_rate_is_a_count(model, share):
 
 
 def test_a_rate_can_be_met_by_living_longer():
-    """One control in state 0 leads to state 1, where the default earns 1 a step for ever; the default itself ends.
+    """One control in state 0 leads to state 1, which earns 1 a step for ever. Being lazy in state 0 ends the episode.
 
-    At most every second step in control: by hand, controlling in 0 and being lazy in 1 is in control in one of ten
-    discounted steps. The always-lazy policy ends at once, at a rate of 0; the mixture is not needed.
+    The policy that takes control in state 0 only is in control in 1 of 10 discounted steps, so a limit of 0.5 does not
+    bind. A limit of 0.05 needs a mixture with the always-lazy policy, which lives for one step.
     """
     transitions = np.zeros((3, 2, 3))
     transitions[0, 0, 2] = transitions[0, 1, 1] = transitions[1, :, 1] = transitions[2, :, 2] = 1.0

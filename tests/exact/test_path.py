@@ -194,7 +194,7 @@ def test_absorption_too_unlikely_to_be_seen_is_said():
 
 
 def test_slow_absorption_is_still_seen():
-    """Being absorbed with probability 1e-8 a step, at gamma .999: a breakpoint with a slope of about 1e-2."""
+    """Absorption has probability 1e-8 a step, at gamma 0.999: a breakpoint with a slope of about 1e-2."""
     rare, gamma = 1e-8, 0.999
     transitions = np.zeros((2, 3, 2))
     transitions[0, 0, 0] = transitions[0, 1, 0] = transitions[1, :, 1] = 1.0
@@ -234,7 +234,7 @@ def test_progress_falls_towards_zero():
 
 
 def test_long_paths_do_not_lose_accuracy():
-    """Hundreds of rank-one steps, across several blocks: still at rounding."""
+    """After hundreds of rank-one steps, across several blocks, errors are still at rounding."""
     model = random_model(9, n_states=150, n_actions=4, gamma=0.99, successors=3, n_absorbing=1)
     path = lz.eta_path(model.mdp, model.default)
     assert len(path.switches) > 130

@@ -139,7 +139,7 @@ def test_theorem_4_always_holds_without_absorbing_states(model):
 
 
 def test_theorem_4_fails_on_frozen_lake():
-    """The paper's formula gives 0.00464; no state is lazy before 0.01169: a price per step favours short episodes."""
+    """The paper's formula gives 0.00464; no state is lazy before 0.01169: a price per step favors short episodes."""
     mdp = lz.MDP.from_gymnasium(gym.make("FrozenLake-v1"), gamma=0.99)
     default = lz.policies.uniform(mdp)
     formula, exact = lz.eta_min_theorem(mdp, default), lz.eta_min(mdp, default)
@@ -154,7 +154,7 @@ def test_theorem_4_fails_on_frozen_lake():
 
 
 def test_how_often_theorem_4_fails():
-    """About four of ten random models with an absorbing state and three actions: no rarity."""
+    """It fails in about four of ten random models with an absorbing state and three actions."""
     wrong = 0
     for seed in range(100):
         model = random_model(seed, n_states=4, n_actions=3, gamma=0.95, default="uniform", successors=2)

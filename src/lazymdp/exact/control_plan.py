@@ -14,7 +14,7 @@ For a count the Lagrangian is the value of the lazy-MDP at price `eta`, and the 
 eta-path. For a rate it is the value of a lazy-MDP at price `eta` in which every step lived also earns `eta * share`.
 Where episodes can end, policies differ in `N`, and the multiplier has to be searched for:
 
-1. Start with the best policy without a limit (`excess > 0`, else it is the answer) and the always-lazy one
+1. Start with the best policy without a limit (`excess > 0`, otherwise it is the answer) and the always-lazy one
    (`excess <= 0`).
 2. Let `eta` be the multiplier at which the two have the same Lagrangian, and find the best policy there by policy
    iteration.
@@ -54,8 +54,8 @@ class ControlPlan:
     Draw one of the two with `sample_policy` at the start of every episode and follow it until the episode ends.
 
     Attributes:
-        eta: The multiplier of the limit: the price of control at which both policies are optimal, and thus the return
-            that one more control is worth. 0 if the limit does not bind.
+        eta: The multiplier of the limit: the return that one more control would be worth. 0 if the limit does not bind.
+            Under a limit on the count it is also a price at which both policies are optimal.
         actions: Two `[S]` int arrays, where `lazy_action` is lazy. The first policy exceeds the limit and the second is
             within it; where the limit does not bind, both are the best policy without a limit.
         weight: Probability of the first policy.
