@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike
 
 
