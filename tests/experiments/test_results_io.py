@@ -1,17 +1,17 @@
-"""What is written to disk is what is read, in one step; intervals of means."""
+"""Tables, claims and records are read from disk as they were written; files are written in one step."""
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from lazymdp._files import replacing, write_text
-from lazymdp.experiments import results_io
-from lazymdp.measure.statistics import iqm_interval, mean_interval, skewed_mean_interval
+from lazymdp.experiments import Claim, results_io
+from lazymdp.experiments.experiment import table
+from lazymdp.experiments.results_io import Record
 
 
 def test_tables_come_back_exactly(tmp_path):
     data = {
-        "numbers": results_io.table(
+        "numbers": table(
             whole=[1, -2, 3],
             real=[0.1, 1e-300, -np.inf],
             missing=[np.nan, 1.0, 2.0],
@@ -21,7 +21,7 @@ def test_tables_come_back_exactly(tmp_path):
         ),
         "nothing": {"empty": np.zeros(0)},
     }
-    results_io.save(tmp_path / "deep" / "folder", data, results_io.Record("x", {}, "", 1.0, {}, ""))
+    results_io.save(tmp_path / "deep" / "folder", data, Record("x", {}, "", 1.0, {}, ""))
     read = results_io.load(tmp_path / "deep" / "folder")
     for name, column in data["numbers"].items():
         np.testing.assert_array_equal(read["numbers"][name], column)
@@ -29,9 +29,20 @@ def test_tables_come_back_exactly(tmp_path):
     assert read["nothing"]["empty"].size == 0
 
 
+def test_claims_come_back_exactly_and_are_no_table(tmp_path):
+    claims = [Claim("one, two", "150", "0.100", True), Claim("three", "<= 1e-3", "", False)]
+    record = Record("x", {"etas": [0.1]}, "", 1.0, {}, "")
+    results_io.save(tmp_path, {"rows": table(a=[1, 2])}, record, claims)
+    assert results_io.load_claims(tmp_path) == claims  # "0.100" is not read as a number
+    assert list(results_io.load(tmp_path)) == ["rows"]
+    assert results_io.load_record(tmp_path) == record
+    results_io.save_claims(tmp_path, [])
+    assert results_io.load_claims(tmp_path) == []
+
+
 def test_a_torn_table_is_named(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n")
-    with pytest.raises(ValueError, match=r"t\.csv line 3 has 1 fields, its header 2"):
+    with pytest.raises(ValueError, match=r"t\.csv line 3 has 1 fields, but its header has 2"):
         results_io.load(tmp_path)
 
 
@@ -47,52 +58,3 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         write_text(tmp_path / "no" / "x", "")
     with pytest.raises(IsADirectoryError, match="it is a folder"):
         write_text(tmp_path, "")
-
-
-def test_the_interval_covers_the_mean_as_often_as_it_says():
-    generator = np.random.default_rng(0)
-    samples = generator.exponential(size=(40, 500))  # 500 experiments of 40 runs each
-    low, high = (np.array([mean_interval(samples[:, k])[i] for k in range(500)]) for i in (1, 2))
-    covered = ((low <= 1.0) & (high >= 1.0)).mean()
-    assert 0.88 < covered < 0.98  # 95 %, a little less with few skewed runs
-
-
-def test_the_interval_that_allows_for_skewness_covers_the_mean_and_is_students_where_there_is_none():
-    generator = np.random.default_rng(0)
-    skewed = (
-        generator.lognormal(size=(100, 4000)),
-        generator.exponential(size=(40, 4000)),
-        -generator.exponential(size=(40, 4000)),
-    )
-    for samples, mean, least in zip(skewed, (np.exp(0.5), 1.0, -1.0), (0.91, 0.93, 0.93), strict=True):
-        found = skewed_mean_interval(samples)
-        assert least < ((found.low <= mean) & (mean <= found.high)).mean() < 0.97
-    even = np.concatenate([skewed[0], -skewed[0]])
-    student = stats.t.interval(0.9, len(even) - 1, even.mean(axis=0), stats.sem(even, axis=0))
-    np.testing.assert_allclose(skewed_mean_interval(even, confidence=0.9)[1:], student, rtol=1e-5)
-    assert skewed_mean_interval([3.0, 3.0]) == (3.0, 3.0, 3.0)
-    assert skewed_mean_interval([3.0]) == (3.0, -np.inf, np.inf)
-
-
-def test_the_interval_is_seeded_and_keeps_the_shape():
-    samples = np.random.default_rng(1).normal(size=(10, 3, 2))
-    first, again, other = mean_interval(samples), mean_interval(samples), mean_interval(samples, seed=1)
-    assert first.mean.shape == first.low.shape == (3, 2)
-    np.testing.assert_array_equal(first.low, again.low)
-    assert not np.array_equal(first.low, other.low)
-    one = mean_interval([3.0])
-    assert one.mean == one.low == one.high == 3.0
-    with pytest.raises(ValueError, match="at least one run"):
-        mean_interval([])
-    with pytest.raises(ValueError, match="confidence is 95"):
-        mean_interval([1.0], confidence=95)
-
-
-def test_the_interquartile_mean_leaves_out_the_extremes():
-    samples = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1000.0])
-    found = iqm_interval(samples)
-    assert found.mean == 3.5 and found.low <= 3.5 <= found.high
-    assert iqm_interval(samples).low == found.low != iqm_interval(samples, seed=1).low
-    assert iqm_interval(np.ones((4, 3))).mean.shape == (3,)
-    with pytest.raises(ValueError, match="at least one run"):
-        iqm_interval([])
