@@ -17,6 +17,7 @@ import lazymdp as lz
 from lazymdp.cli import main as cli
 from lazymdp.cli.train import train_dqn
 from lazymdp.experiments import EXPERIMENTS
+from lazymdp.experiments.registry import on_cpu
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
@@ -98,7 +99,7 @@ def test_a_command_that_is_shown_can_be_given(page, line, tmp_path, monkeypatch,
     np.save("on_failure.npy", [[1.0, 0.0], [0.0, 1.0]])
     given = shlex.split(line, comments=True)[1:]
     if given[0] == "reproduce":  # long: only whether it would be understood
-        monkeypatch.setattr(cli, "reproduce", interrupt)
+        monkeypatch.setattr("lazymdp.cli.reproduce.reproduce_all", interrupt)
         assert cli.main(given) == 130
     else:
         assert cli.main(given) == 0
@@ -122,13 +123,13 @@ class Nothing:
     """The settings of a command that has none."""
 
 
-@pytest.mark.parametrize("command", [*cli._COMMANDS, "train --learner dqn"])
+@pytest.mark.parametrize("command", [*cli.COMMANDS, "train --learner dqn"])
 def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
     documented = rows(section(read("cli.md"), f"## lazymdp {command}"))
     options = {name for row in documented if len(row) == 3 for name in quoted(row[0])}
-    defaults_of = [] if command in cli._COMMANDS else ["ALE/Pong-v5"]
+    defaults_of = [] if command in cli.COMMANDS else ["ALE/Pong-v5"]
     assert options == options_in_help(capsys, *command.split(), *defaults_of)
-    function = cli._COMMANDS.get(command, train_dqn)
+    function = cli.COMMANDS.get(command, train_dqn)
     known = {name: entry.default for name, entry in inspect.signature(function).parameters.items()}
     known |= {field.name: field.default for field in dataclasses.fields(known.pop("settings", Nothing()))}
     for row in documented:
@@ -215,7 +216,7 @@ def test_the_paper_map_leaves_nothing_out():
     assert [name for name in wanted if name not in text] == []
     later = {row[0].split(":")[0] for row in MAP if row[1] == NOT_YET}
     assert later == {f"Figure {n}" for n in (4, 5, 6, 8, 9, 12)}
-    assert {name for row in MAP for name in quoted(row[3])} == set(EXPERIMENTS)
+    assert {name for row in MAP for name in quoted(row[3])} == set(on_cpu())
 
 
 # -- names ---------------------------------------------------------------------------------------------------------
