@@ -63,3 +63,16 @@ def test_brackets_in_a_claim_are_printed_as_they_are(tmp_path, monkeypatch, caps
     assert main(["reproduce", "fig3", "-o", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert text in shown and "[x]" in shown and "[/y]" in shown
+
+
+def test_a_study_that_is_run_reports_its_progress_in_a_log(tmp_path, monkeypatch, capsys):
+    def run(configs, *_, progress, **__):
+        for done in range(0, 201, 20):
+            progress("minatar", done, 200)
+        return []
+
+    monkeypatch.setattr("lazymdp.cli.reproduce.reproduce_all", run)
+    assert main(["reproduce", "minatar", "--fresh", "-o", str(tmp_path)]) == 0
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("minatar: ")] == [
+        f"minatar: {percent}%" for percent in range(10, 101, 10)
+    ]

@@ -54,11 +54,16 @@ def reproduce(
     try:
         with terminated_like_interrupted(), progress_bars() as bars:
             tasks: dict[str, Any] = {}
+            percent = 0
 
             def tell(name: str, done: int, total: int) -> None:
+                nonlocal percent
                 if name not in tasks:
                     tasks[name] = bars.add_task(name)
                 bars.update(tasks[name], completed=done, total=total)
+                before, percent = percent, 100 * done // total
+                if fresh and EXPERIMENTS[name].needs_gpu and not ERR.is_terminal and percent > before:
+                    ERR.print(f"{name}: {percent}%")  # a log file has no bar, and a study takes long
 
             outcomes = reproduce_all(configs, out, fresh=fresh, progress=tell)
     except KeyboardInterrupt:
