@@ -55,6 +55,7 @@ bench:
 # The committed results, which the README and the docs show; then the screenshots of the explorer.
 results: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out results
+	$(BIN)/lazymdp reproduce minatar --out results
 
 screenshots: $(VENV)/dev
 	$(BIN)/python docs/screenshots.py docs/pictures

@@ -4,7 +4,7 @@ A machine wears out level by level and earns less the more it is worn. The defau
 failed, which is dear. Taking control means a visit of the technician; eta is the price of the visit.
 
 Run it with `python examples/machine_maintenance.py [FOLDER]`; the model goes to FOLDER, the current one if not given.
-Then `lazymdp explore FOLDER/machine.npz --default FOLDER/on_failure.npy` makes a page with a dial for the price.
+Then `lazymdp explore FOLDER/machine.npz --default-policy FOLDER/on_failure.npy` makes a page with a dial for the price.
 """
 
 import sys

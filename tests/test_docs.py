@@ -17,6 +17,7 @@ import lazymdp as lz
 from lazymdp.cli import main as cli
 from lazymdp.cli.train import Settings
 from lazymdp.experiments import EXPERIMENTS
+from lazymdp.experiments.registry import on_cpu
 from lazymdp.learn.deep.config import ALGORITHMS
 
 matplotlib.use("Agg")
@@ -99,7 +100,7 @@ def test_a_command_that_is_shown_can_be_given(page, line, tmp_path, monkeypatch,
     np.save("on_failure.npy", [[1.0, 0.0], [0.0, 1.0]])
     given = shlex.split(line, comments=True)[1:]
     if given[0] == "reproduce":  # long: only whether it would be understood
-        monkeypatch.setattr(cli, "reproduce", interrupt)
+        monkeypatch.setattr("lazymdp.cli.reproduce.reproduce_all", interrupt)
         assert cli.main(given) == 130
     else:
         assert cli.main(given) == 0
@@ -118,13 +119,13 @@ def options_in_help(capsys, *command):
     return found - {"-h", "--help"}
 
 
-@pytest.mark.parametrize("command", cli._COMMANDS)
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
     documented = rows(section(read("cli.md"), f"## lazymdp {command}"))
     options = {name for row in documented if len(row) == 3 for name in quoted(row[0])}
     settings = {quoted(row[0])[0] for row in documented if len(row) == 4} if command == "train" else set()
     assert options | settings == options_in_help(capsys, command)
-    known = {name: entry.default for name, entry in inspect.signature(cli._COMMANDS[command]).parameters.items()}
+    known = {name: entry.default for name, entry in inspect.signature(cli.COMMANDS[command]).parameters.items()}
     for row in documented:
         if len(row) == 3:
             name = quoted(row[0])[0].strip("-").replace("-", "_")
@@ -219,7 +220,7 @@ def test_the_paper_map_leaves_nothing_out():
     assert [name for name in wanted if name not in text] == []
     later = {row[0].split(":")[0] for row in MAP if row[1] == NOT_YET}
     assert later == {f"Figure {n}" for n in (4, 5, 6, 8, 9, 12)}
-    assert {name for row in MAP for name in quoted(row[3])} == set(EXPERIMENTS)
+    assert {name for row in MAP for name in quoted(row[3])} == set(on_cpu())
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

@@ -73,5 +73,5 @@ def test_an_example_is_short_and_says_how_to_run_it(name):
 
 def test_the_saved_machine_can_be_explored(tmp_path):
     run(tmp_path, str(EXAMPLES / "machine_maintenance.py"))
-    run(tmp_path, "-m", "lazymdp", "explore", "machine.npz", "--default", "on_failure.npy", "-o", "page.html")
+    run(tmp_path, "-m", "lazymdp", "explore", "machine.npz", "--default-policy", "on_failure.npy", "-o", "page.html")
     assert "worn" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -1,10 +1,11 @@
-"""The two worlds, exactly: the figures computed for this project when the paper was read."""
+"""The two worlds: exact numbers that were computed independently for this project, and distances in them."""
 
 import numpy as np
 import pytest
 
 import lazymdp as lz
 from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
+from lazymdp.experiments import paper_worlds
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,29 @@ def test_frequency_is_0_below_eta_min_and_1_above_eta_max(world, make_default):
             lazy = lz.LazyMDP(mdp, default, eta)
             found = lz.lazy_frequency(lazy, lz.solve(lazy, tol=1e-7).action)
             assert (found.states, found.discounted, found.long_run) == pytest.approx((expected,) * 3, abs=1e-9)
+
+
+def test_moves_to_a_key_action():
+    world, mdp = paper_worlds.key_door_treasure()
+    moves = paper_worlds.moves_to_key_action(world, mdp)
+    name = {text: state for state, text in enumerate(world.state_names)}
+    at = {(int(row), int(column), bool(key)): state for state, ((row, column), key) in
+          enumerate(zip(world.cells, world.has_key, strict=True))}  # fmt: skip
+    assert len(name) == mdp.n_states
+    assert moves[at[5, 6, False]] == 0  # in the gap
+    assert moves[at[5, 4, False]] == 1  # above the gap below
+    assert moves[at[10, 4, False]] == 1  # beside the key
+    assert moves[at[1, 1, True]] == 8  # to the gap in (6, 4): 5 down and 3 right
+    assert moves.max() == 9
+
+
+def test_reachable_states_are_those_an_episode_can_visit():
+    _, mdp = paper_worlds.key_door_treasure()
+    reached = paper_worlds.reachable(mdp)
+    generator, state, seen = np.random.default_rng(0), int(mdp.start.argmax()), set()
+    for _ in range(40_000):
+        seen.add(state)
+        state = int(mdp.transitions.indices[state * 4 + generator.integers(4)])
+        state = int(mdp.start.argmax()) if mdp.absorbing[state] else state
+    assert seen <= set(np.flatnonzero(reached))
+    assert len(seen) > 0.95 * reached.sum()

@@ -1,35 +1,59 @@
-"""How the command line shows things: tables, facts, JSON for machines."""
+"""How the commands print results: facts, tables, and JSON for other programs."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 OUT = Console()
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 
-def show_facts(facts: dict[str, Any]) -> None:
-    """Names and values, one to a line."""
-    table = Table.grid(padding=(0, 2))
+def show_facts(facts: Mapping[str, Any]) -> None:
+    """Print names and values, one pair per line."""
+    grid = Table.grid(padding=(0, 2))
     for name, fact in facts.items():
-        table.add_row(name.replace("_", " "), f"{fact:.5g}" if isinstance(fact, float) else str(fact))
+        grid.add_row(Text(name.replace("_", " ")), Text(f"{fact:.5g}" if isinstance(fact, float) else str(fact)))
+    OUT.print(grid)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str) -> None:
+    """Print a table; an empty row draws a line.
+
+    Cells are printed as they are: square brackets in the name of a state are not markup.
+    """
+    table = Table(title=escape(title))
+    for column in columns:
+        table.add_column(escape(column), overflow="fold")
+    for row in rows:
+        if row:
+            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        else:
+            table.add_section()
     OUT.print(table)
 
 
+def show_line(text: str) -> None:
+    """Print a line without wrapping or markup, so that paths can be copied."""
+    OUT.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
 def print_json(value: Any) -> None:
-    """One line of JSON."""
+    """Print a value as one line of JSON."""
     print(json.dumps(_plain(value)))
 
 
 def _plain(value: Any) -> Any:
-    """Python's own types; what JSON has no word for (infinite, not a number) is null."""
+    """Convert to types that JSON has; infinite numbers and NaN become null."""
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray):

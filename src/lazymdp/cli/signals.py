@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during long work: what is under way ends in good order, or at once if asked again."""
+"""Handling of Ctrl-C (SIGINT) and SIGTERM during long work: finish the current iteration first, or stop at once."""
 
 from __future__ import annotations
 
@@ -10,26 +10,32 @@ from typing import Any
 
 
 class Stop:
-    """Whether the run was asked to stop: by a signal, to end with a checkpoint; by a second one, or early, at once."""
+    """Tells a training run whether a signal has asked it to stop.
+
+    Attributes:
+        gently: Whether the first signal lets the run finish its iteration and write a checkpoint. The run sets this
+            once there is progress to save. Until then, and from the second signal on, a signal stops the run at once.
+    """
 
     def __init__(self) -> None:
         self.asked = self.gently = False
 
     def __call__(self) -> bool:
-        """Whether it was asked to."""
+        """Return whether the run should stop."""
         return self.asked
 
     def ask(self, *_: Any) -> None:
-        """What a signal does; noted first, since Python drops an exception that falls into a destructor."""
+        """Handle a signal."""
+        # Note the signal before raising: Python drops an exception that is raised inside a destructor.
         at_once, self.asked = self.asked or not self.gently, True
         if at_once:
             raise KeyboardInterrupt
-        os.write(2, b"\nStopping with a checkpoint as soon as this iteration is made; once more: at once.\n")
+        os.write(2, b"\nStopping after this iteration. Press Ctrl-C again to stop now.\n")
 
 
 @contextmanager
 def stopped_gently() -> Iterator[Stop]:
-    """Ctrl-C and SIGTERM have the run end with a checkpoint."""
+    """Let Ctrl-C and SIGTERM ask the run inside to stop with a checkpoint."""
     stop = Stop()
     with _handled(stop.ask, signal.SIGINT, signal.SIGTERM):
         yield stop
@@ -37,7 +43,7 @@ def stopped_gently() -> Iterator[Stop]:
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends what is done as Ctrl-C does."""
+    """Let SIGTERM raise `KeyboardInterrupt`, as Ctrl-C does."""
     with _handled(signal.default_int_handler, signal.SIGTERM):
         yield
 

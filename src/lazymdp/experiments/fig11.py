@@ -1,11 +1,12 @@
-"""App. Fig. 11: how much each state of Key-Door-Treasure matters, by five measures.
+"""App. Fig. 11: how important each state of Key-Door-Treasure is, according to five measures.
 
-The paper compares by eye. Here it is measured: rank correlations with the moves to the treasure and to the nearest key
-action (through a passage, onto the key or the treasure), and how much of the importance lies within two moves of one.
+The paper compares the maps by eye. We compare numbers: rank correlations with the number of moves to the treasure and
+to the nearest key action (passing through a gap in a wall, stepping onto the key or onto the treasure), and the share
+of the total importance that lies within two moves of a key action.
 
-Above without the key, below with it; each map on its own scale, states that play never reaches left white. Importance
-advice follows the distance to the reward; the lazy-gap at a price, and `critical_eta`, which needs no price, pick out
-passages, key and treasure.
+Upper row: the agent does not have the key; lower row: it does. Each map has its own scale; states that cannot be
+reached are white. Importance advice follows the distance to the reward. The lazy-gap at a given price, and
+`critical_eta`, which needs no price, pick out the passages, the key and the treasure.
 """
 
 from __future__ import annotations
@@ -22,15 +23,14 @@ from lazymdp.exact import policies
 from lazymdp.exact.path import eta_path
 from lazymdp.exact.solve import solve
 from lazymdp.experiments import paper_worlds
-from lazymdp.experiments.registry import Claim, Progress
-from lazymdp.experiments.results_io import Table, Tables, table
+from lazymdp.experiments.experiment import Claim, Progress, Table, Tables, table
 from lazymdp.lazy import LazyMDP
 from lazymdp.measure.importance import action_gap, importance_advice
 from lazymdp.show import heat_map, styled
 
-TITLE = "Importance maps: only the lazy-gap picks out key, doors and treasure"
+TITLE = "Importance maps: only the lazy-gap picks out the key, the doors and the treasure"
 _NEAR = 2
-"""Moves from a key action that count as near."""
+"""A state is near a key action if it is at most this many moves away."""
 _MEASURES = {
     "action_gap": "action-gap",
     "importance_advice": "importance advice",
@@ -47,14 +47,14 @@ class Config:
     low: float = 0.03
     """Price of the first lazy-gap map."""
     high: float = 0.05
-    """Price of the second."""
+    """Price of the second lazy-gap map."""
 
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
-    """Every measure of every state."""
+    """Compute every measure in every state."""
     world, mdp = paper_worlds.key_door_treasure()
-    default = policies.uniform(mdp)
-    base, low, high = (solve(LazyMDP(mdp, default, eta)) for eta in (0.0, config.low, config.high))
+    default_policy = policies.uniform(mdp)
+    base, low, high = (solve(LazyMDP(mdp, default_policy, eta)) for eta in (0.0, config.low, config.high))
     alive = ~mdp.absorbing
     if progress is not None:
         progress(1, 2)
@@ -63,7 +63,7 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
         "importance_advice": importance_advice(base.q),
         "lazy_gap_low": low.lazy_gap,
         "lazy_gap_high": high.lazy_gap,
-        "critical_eta": eta_path(mdp, default).critical_eta,
+        "critical_eta": eta_path(mdp, default_policy).critical_eta,
     }
     if progress is not None:
         progress(2, 2)
@@ -84,29 +84,29 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
 
 
 def _moves_to_treasure(value: NDArray[np.float64], alive: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The treasure is worth gamma**(moves - 1) to the optimal agent."""
+    """Return `[S]` moves to the treasure, from the value of the optimal agent: gamma**(moves - 1)."""
     moves = np.zeros(value.size, dtype=np.int64)
     moves[alive] = np.rint(np.log(value[alive]) / np.log(paper_worlds.GAMMA)).astype(np.int64) + 1
     return moves
 
 
 def _correlation(states: Table, measure: str, distance: str, layer: int) -> float:
-    """Spearman's, over the reachable states of a layer; near -1: the nearer the more important."""
+    """Return Spearman's rank correlation over the reachable states of a layer; -1: the nearer, the more important."""
     here = (states["reachable"] == 1) & (states["has_key"] == layer)
-    from scipy.stats import spearmanr  # 0.4 s to import, which few commands need
+    from scipy.stats import spearmanr  # takes 0.4 s to import and few commands need it
 
     return float(spearmanr(states[measure][here], states[distance][here]).statistic)
 
 
 def _share_near(states: Table, measure: str) -> float:
-    """How much of all importance lies near a key action."""
+    """Return the share of the total importance that lies near key actions."""
     reachable = states["reachable"] == 1
     near = reachable & (states["moves_to_key_action"] <= _NEAR)
     return float(states[measure][near].sum() / states[measure][reachable].sum())
 
 
 def claims(data: Tables) -> list[Claim]:
-    """What the paper reads off the maps, as numbers."""
+    """Check what the paper reads off the maps, as numbers."""
     states, (low, high) = data["states"], (float(data["prices"][name][0]) for name in ("low", "high"))
     alive = states["reachable"] == 1
     control = alive & (states["control_high"] == 1)
@@ -118,35 +118,37 @@ def claims(data: Tables) -> list[Claim]:
     share = float((states["moves_to_key_action"][alive] <= _NEAR).mean())
     return [
         Claim(
-            "importance advice is dominated by the distance to the reward (rank correlation, with the key)",
-            "<= -0.9",
-            f"{to_reward['importance_advice']:.2f}; lazy-gap at {low:g}: {to_reward['lazy_gap_low']:.2f}",
+            "Importance advice is dominated by the distance to the reward (rank correlation, with the key)",
+            "<= -0.9; weaker for the lazy-gap",
+            f"{to_reward['importance_advice']:.2f}; lazy-gap at eta = {low:g}: {to_reward['lazy_gap_low']:.2f}",
             to_reward["importance_advice"] <= -0.9 < to_reward["lazy_gap_low"],
         ),
         Claim(
-            "without the key the lazy-gap follows the distance to a key action more than advice does",
-            "more negative",
+            "Without the key, the lazy-gap follows the distance to the nearest key action more closely than importance "
+            "advice does (rank correlation)",
+            "closer to -1",
             f"{to_key['lazy_gap_low']:.2f} against {to_key['importance_advice']:.2f}",
             to_key["lazy_gap_low"] < to_key["importance_advice"],
         ),
         Claim(
-            f"the lazy-gap puts its weight near key actions (within {_NEAR} moves: {share:.0%} of the states reached)",
-            "more than advice does",
-            f"{near['lazy_gap_high']:.0%} at {high:g}, critical eta {near['critical_eta']:.0%}, "
-            f"advice {near['importance_advice']:.0%}",
+            f"The lazy-gap puts more of its weight on the states within {_NEAR} moves of a key action ({share:.0%} of "
+            "the reachable states) than importance advice does",
+            "larger share",
+            f"lazy-gap at eta = {high:g}: {near['lazy_gap_high']:.0%}, critical eta: {near['critical_eta']:.0%}, "
+            f"importance advice: {near['importance_advice']:.0%}",
             near["lazy_gap_high"] > near["importance_advice"] and near["critical_eta"] > near["importance_advice"],
         ),
         Claim(
-            f"the action-gap also marks the way between key actions; the lazy-gap exceeds {high:g} near them only",
-            "farther than control",
-            f"action-gap up to {gap_reach} moves away, control up to {reach}",
+            f"The action-gap is also positive farther from key actions; the lazy-gap exceeds {high:g} only near them",
+            "farther for the action-gap",
+            f"action-gap: up to {gap_reach} moves away; lazy-gap above {high:g}: up to {reach} moves",
             gap_reach > reach,
         ),
     ]
 
 
 def plot(data: Tables) -> Figure:
-    """A column per measure, a row without and one with the key."""
+    """Draw one column per measure; the upper row without the key, the lower row with it."""
     world, states = KeyDoorTreasure(), data["states"]
     prices = {name: float(data["prices"][name][0]) for name in ("low", "high")}
     with styled():

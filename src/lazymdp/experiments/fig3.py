@@ -1,8 +1,9 @@
-"""Fig. 3: optimal policies of Key-Door-Treasure at three prices, with a random default.
+"""Fig. 3: optimal policies of Key-Door-Treasure at three prices, with a uniform default policy.
 
-First the world, then one column per price; above without the key, below with it. Gray with a dot: lazy. An arrow: the
-agent takes control, the darker the more the state is worth. As the price rises only the crucial states are left: those
-that lead from room to room, to the key, and to the treasure.
+Left: the world. Then one column per price; in the upper row the agent does not have the key, in the lower row it does.
+Gray cells with a dot: the agent is lazy. Arrows: the agent takes control; the darker the cell, the higher its value. As
+the price rises, control remains only in the crucial states: those that lead from room to room, to the key, and to the
+treasure.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ from lazymdp.envs import KeyDoorTreasure
 from lazymdp.exact import policies
 from lazymdp.exact.solve import solve
 from lazymdp.experiments import paper_worlds
-from lazymdp.experiments.registry import Claim, Progress
-from lazymdp.experiments.results_io import Tables, table
+from lazymdp.experiments.experiment import Claim, Progress, Tables, stacked, table
 from lazymdp.lazy import LazyMDP
 from lazymdp.show import policy_map, styled, world_map
 from lazymdp.show.style import CONTROL_SCALE
 
-TITLE = "Key-Door-Treasure: the higher the price, the fewer and the more crucial the controls"
+TITLE = "Key-Door-Treasure: the higher the price, the fewer and more crucial the control states"
 _CONTROLS = {0.008: 195, 0.02: 130, 0.05: 43, 0.1: 16}
-"""Computed once by an independent program on the same map."""
+"""Number of control states by price, computed once by an independent program on the same map."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Config:
     """Settings of Fig. 3."""
 
     etas: tuple[float, ...] = (0.008, 0.02, 0.05)
-    """Prices, increasing."""
+    """Prices, in increasing order."""
 
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
-    """Solves at each price."""
+    """Solve at each price."""
     world, mdp = paper_worlds.key_door_treasure()
     default = policies.uniform(mdp)
     rows = []
@@ -65,17 +65,18 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
         )
         if progress is not None:
             progress(done, len(config.etas))
-    return {"policies": {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}}
+    return {"policies": stacked(rows)}
 
 
 def claims(data: Tables) -> list[Claim]:
-    """What the paper says of the figure."""
+    """Check the statements of the paper about the figure."""
     every = data["policies"]
     etas = np.unique(every["eta"])
+    alive = every["absorbing"] == 0
     control = [every["control"][every["eta"] == eta].astype(bool) for eta in etas]
     found = [
         Claim(
-            f"control states at eta = {eta:g}, of {np.sum((every['eta'] == eta) & (every['absorbing'] == 0))}",
+            f"Number of control states at eta = {eta:g}, out of {alive[every['eta'] == eta].sum()} states",
             str(_CONTROLS[float(eta)]),
             str(chosen.sum()),
             bool(chosen.sum() == _CONTROLS[float(eta)]),
@@ -84,16 +85,16 @@ def claims(data: Tables) -> list[Claim]:
         if float(eta) in _CONTROLS
     ]
     nested = all((high <= low).all() for low, high in pairwise(control))
-    found.append(Claim("the higher the price, the fewer controls: each set within the one before", "nested",
-                       "nested" if nested else "not nested", nested))  # fmt: skip
+    text = "The higher the price, the fewer control states: each set is contained in the previous one"
+    found.append(Claim(text, "nested", "nested" if nested else "not nested", nested))
     last = every["eta"] == etas[-1]
     moves = every["moves_to_key_action"][last]
     far, farthest = int(moves[control[-1]].max(initial=0)), int(moves.max())
     found.append(
         Claim(
-            f"at eta = {etas[-1]:g} the agent acts only near a passage, the key or the treasure",
-            f"within 4 moves; states are up to {farthest} away",
-            f"within {far}",
+            f"At eta = {etas[-1]:g}, the agent takes control only near a passage, the key or the treasure",
+            f"at most 4 moves away (the farthest state: {farthest})",
+            f"at most {far} moves away",
             far <= 4,
         )
     )
@@ -101,7 +102,7 @@ def claims(data: Tables) -> list[Claim]:
 
 
 def plot(data: Tables) -> Figure:
-    """The world, and a policy per price and per key."""
+    """Draw the world, and one policy per price with and without the key."""
     world = KeyDoorTreasure()
     every = data["policies"]
     etas = np.unique(every["eta"])
@@ -123,10 +124,10 @@ def plot(data: Tables) -> Figure:
 
 
 def _legend(ax: Axes) -> None:
-    """What the signs mean, in the panel that is left."""
+    """Explain the symbols in the unused panel."""
     ax.set_axis_off()
     signs = [
-        Line2D([], [], marker="s", linestyle="", color=LAZY, markersize=11, label="lazy: the default acts"),
+        Line2D([], [], marker="s", linestyle="", color=LAZY, markersize=11, label="lazy: the default policy acts"),
         Line2D([], [], marker="s", linestyle="", color=CONTROL, markersize=11, label="takes control"),
         *(
             Line2D([], [], marker=f"${letter}$", linestyle="", color=INK, markersize=7, label=words)

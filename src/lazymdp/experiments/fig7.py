@@ -1,10 +1,11 @@
-"""Fig. 7: Q-learning in Key-Door-Treasure with an apple that distracts, with and without a lazy action.
+"""Fig. 7: Q-learning in Key-Door-Treasure with an apple as a distractor, with and without a lazy action.
 
-The settings are the paper's; eta = 0 is plain Q-learning without a lazy action, as in the paper's text. Bands are 95 %
+The settings are the paper's; eta = 0 is plain Q-learning without a lazy action, as in the paper's text. Bands are 95%
 bootstrap intervals of the mean over seeds.
 
-Left: where the agent is before it has the key, at the end of training. Right: score, price excluded. Plain Q-learning
-settles for the apple (0.1); only the agent at eta = 0.03 finds the treasure (1); at 0.05 it hardly ever takes control.
+Left: where the agent spends its time before it has the key, at the end of training. Right: return during training,
+price excluded. Plain Q-learning settles for the apple (return 0.1). Only the agent with eta = 0.03 finds the treasure
+(return 1); with eta = 0.05 the agent rarely takes control.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from numpy.typing import NDArray
 
 from lazymdp.envs import KeyDoorTreasure
 from lazymdp.experiments import paper_worlds
-from lazymdp.experiments.registry import Claim, Progress
-from lazymdp.experiments.results_io import Table, Tables, table
+from lazymdp.experiments.experiment import Claim, Progress, Table, Tables, stacked, table
 from lazymdp.learn.tabular.q_learning import TabularResult, q_learning
+from lazymdp.mdp import MDP
 from lazymdp.measure.statistics import Interval, mean_interval
 from lazymdp.show import heat_map, return_curves, styled
 
-TITLE = "Lazy exploration: Q-learning goes past the apple only at the right price"
+TITLE = "Lazy exploration: Q-learning gets past the apple only at the right price"
 
 
 @dataclass(frozen=True)
@@ -33,77 +34,81 @@ class Config:
     """Settings of Fig. 7."""
 
     seeds: int = 100
-    """Runs per price."""
+    """Number of runs per price."""
     episodes: int = 100_000
-    """Episodes of a run."""
+    """Episodes per run."""
     max_steps: int = 1_000
-    """Steps after which an episode is cut off."""
+    """Number of steps after which an episode is truncated."""
     etas: tuple[float, ...] = (0.0, 0.03, 0.05)
     """Prices; 0 is plain Q-learning."""
     alpha: float = 0.5
-    """Step size."""
+    """Step size of Q-learning."""
     epsilon: float = 0.1
-    """Exploration in the first episode; it falls linearly to 0."""
+    """Exploration rate in the first episode; it falls linearly to 0 in the last."""
 
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
-    """Learns with every price and seed."""
+    """Learn at every price with every seed."""
     world, mdp = paper_worlds.key_door_treasure(apple=True)
     per_price = config.seeds * config.episodes
-    total = per_price * len(config.etas)
     results = []
     for place, eta in enumerate(config.etas):
 
         def tell(done: int, _: int, before: int = place * per_price) -> None:
             if progress is not None:
-                progress(before + done, total)
+                progress(before + done, per_price * len(config.etas))
 
-        results.append(
-            q_learning(
-                mdp,
-                None,
-                eta,
-                lazy=eta != 0.0,
-                backup="augmented",
-                alpha=config.alpha,
-                epsilon=config.epsilon,
-                episodes=config.episodes,
-                max_steps=config.max_steps,
-                seed=range(config.seeds),
-                event=world.has_key,
-                progress=tell,
-            )
-        )
-    curves = [_curve(eta, result) for eta, result in zip(config.etas, results, strict=True)]
-    final = [_final(eta, result) for eta, result in zip(config.etas, results, strict=True)]
-    states = table(
-        state=np.arange(mdp.n_states),
-        row=world.cells[:, 0],
-        column=world.cells[:, 1],
-        has_key=world.has_key,
-        **{f"occupancy_{eta:g}": result.occupancy_before[0].mean(axis=0)
-           for eta, result in zip(config.etas, results, strict=True)},
-    )  # fmt: skip
+        results.append(_learn(config, mdp, world, eta, tell))
+    occupancy = {
+        f"occupancy_{eta:g}": result.occupancy_before[0].mean(axis=0)
+        for eta, result in zip(config.etas, results, strict=True)
+    }
     return {
-        name: {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        for name, parts in (("curves", curves), ("final", final), ("states", [states]))
+        "curves": stacked([_curve(eta, result) for eta, result in zip(config.etas, results, strict=True)]),
+        "final": stacked([_final(eta, result) for eta, result in zip(config.etas, results, strict=True)]),
+        "states": table(
+            state=np.arange(mdp.n_states),
+            row=world.cells[:, 0],
+            column=world.cells[:, 1],
+            has_key=world.has_key,
+            **occupancy,
+        ),
     }
 
 
-def _curve(eta: float, result: TabularResult) -> Table:
-    score, control = mean_interval(result.score[0]), mean_interval(result.control_frequency[0])
-    return table(
-        eta=eta,
-        episode=result.episode,
-        score=score.mean,
-        score_low=score.low,
-        score_high=score.high,
-        control=control.mean,
+def _learn(config: Config, mdp: MDP, world: KeyDoorTreasure, eta: float, progress: Progress) -> TabularResult:
+    """Run Q-learning at one price; its `occupancy_before` covers the steps before the agent has the key."""
+    return q_learning(
+        mdp,
+        None,
+        eta,
+        lazy=eta != 0.0,
+        backup="augmented",
+        alpha=config.alpha,
+        epsilon=config.epsilon,
+        episodes=config.episodes,
+        max_steps=config.max_steps,
+        seed=range(config.seeds),
+        event=world.has_key,
+        progress=progress,
     )
 
 
-def _final(eta: float, result: TabularResult) -> Table:
-    return table(eta=eta, seed=result.seeds, score=result.score[0, :, -1], control=result.control_frequency[0, :, -1])
+def _curve(eta: float, result: TabularResult) -> dict[str, NDArray[Any]]:
+    returns, control_rate = mean_interval(result.score[0]), mean_interval(result.control_frequency[0])
+    return table(
+        eta=eta,
+        episode=result.episode,
+        mean_return=returns.mean,
+        return_low=returns.low,
+        return_high=returns.high,
+        control_rate=control_rate.mean,
+    )
+
+
+def _final(eta: float, result: TabularResult) -> dict[str, NDArray[Any]]:
+    final_return, control_rate = result.score[0, :, -1], result.control_frequency[0, :, -1]
+    return table(eta=eta, seed=result.seeds, mean_return=final_return, control_rate=control_rate)
 
 
 def _at(columns: Table, eta: float, name: str) -> NDArray[Any]:
@@ -111,31 +116,32 @@ def _at(columns: Table, eta: float, name: str) -> NDArray[Any]:
 
 
 def claims(data: Tables) -> list[Claim]:
-    """What the paper says of the figure."""
+    """Check the statements of the paper about the figure."""
     etas = set(data["final"]["eta"].tolist())
     found = []
     if 0.0 in etas:
-        plain = float(_at(data["final"], 0.0, "score").mean())
+        plain = float(_at(data["final"], 0.0, "mean_return").mean())
         found.append(
-            Claim("plain Q-learning settles for the apple (final score)", "<= 0.12", f"{plain:.3f}", plain <= 0.12)
+            Claim("Plain Q-learning settles for the apple (final return)", "<= 0.12", f"{plain:.3f}", plain <= 0.12)
         )
     if 0.03 in etas:
-        lazy = float(_at(data["final"], 0.03, "score").mean())
-        found.append(Claim("at eta = 0.03 it finds the treasure (final score)", ">= 0.95", f"{lazy:.3f}", lazy >= 0.95))
+        lazy = float(_at(data["final"], 0.03, "mean_return").mean())
+        found.append(
+            Claim("With eta = 0.03, it finds the treasure (final return)", ">= 0.95", f"{lazy:.3f}", lazy >= 0.95)
+        )
     if 0.05 in etas:
-        control = float(_at(data["final"], 0.05, "control").mean())
-        high = float(_at(data["final"], 0.05, "score").mean())
+        rate = float(_at(data["final"], 0.05, "control_rate").mean())
+        high = float(_at(data["final"], 0.05, "mean_return").mean())
         found += [
-            Claim(
-                "at eta = 0.05 it hardly ever takes control (share of steps)", "< 10 %", f"{control:.1%}", control < 0.1
-            ),
-            Claim("at eta = 0.05 it does not reach the optimum (final score)", "< 0.5", f"{high:.3f}", high < 0.5),
-        ]
+            Claim("With eta = 0.05, it rarely takes control (control rate)", "< 10%", f"{rate:.1%}", rate < 0.1),
+            Claim("With eta = 0.05, it does not reach the optimum (final return)", "< 0.5", f"{high:.3f}",
+                  high < 0.5),
+        ]  # fmt: skip
     return found
 
 
 def plot(data: Tables) -> Figure:
-    """Occupancy per price, then the score curves."""
+    """Draw the occupancy at each price, then the learning curves."""
     world = KeyDoorTreasure(apple=True)
     curves = data["curves"]
     etas = [eta for eta in np.unique(curves["eta"]) if f"occupancy_{eta:g}" in data["states"]]
@@ -147,8 +153,8 @@ def plot(data: Tables) -> Figure:
             occupancy = data["states"][f"occupancy_{eta:g}"]
             heat_map(world, occupancy, layer=~world.has_key, label="share of steps", ax=ax)
             ax.set_title("plain Q-learning" if eta == 0.0 else f"eta = {eta:g}")
-            bands["plain" if eta == 0.0 else f"eta = {eta:g}"] = Interval(
-                *(_at(curves, eta, name) for name in ("score", "score_low", "score_high"))
+            bands["plain Q-learning" if eta == 0.0 else f"eta = {eta:g}"] = Interval(
+                *(_at(curves, eta, name) for name in ("mean_return", "return_low", "return_high"))
             )
         return_curves(_at(curves, etas[0], "episode"), bands, ax=axes[-1])
         axes[-1].set_title(f"mean of {np.unique(data['final']['seed']).size} seeds")

@@ -1,42 +1,44 @@
-"""Runs experiments into folders: data, figures, claims, and one page that shows all of it.
+"""Reproduce experiments into folders: data, claims, figures, and one page that shows all of them.
 
-`OUT/NAME/` holds the tables of an experiment as CSV, `claims.csv`, `figure.png`, `figure.svg` and `run.json`;
-`OUT/index.html` shows whatever is in `OUT`. A run that is there already, with the same settings and versions, is not
-made again, so that what was interrupted goes on where it stopped.
+`OUT/NAME/` holds the tables of an experiment as CSV files, `claims.csv`, `figure.png`, `figure.svg` and `run.json`;
+`OUT/index.html` shows every result in `OUT`. If a result with the same settings and versions is already there, its data
+are reused, so an interrupted command can simply be repeated; its claims are judged and its figure is drawn again.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
 
-from lazymdp._files import replacing, write_text
-from lazymdp._provenance import command_line, versions
-from lazymdp.experiments import EXPERIMENTS, STUDIES, results_io
-from lazymdp.experiments.registry import Claim, Experiment, Progress, check_settings
-from lazymdp.experiments.results_io import Record, Tables, table
+from lazymdp._files import locked, replacing, write_text
+from lazymdp._provenance import versions
+from lazymdp.exact import policies
+from lazymdp.exact.path import eta_path
+from lazymdp.experiments import paper_worlds, results_io, study
+from lazymdp.experiments.experiment import Claim, Experiment, Progress, Tables, check_settings
+from lazymdp.experiments.registry import EXPERIMENTS
+from lazymdp.experiments.results_io import Record, as_saved
+from lazymdp.show import explorer, styled
 from lazymdp.show.results_page import Section, results_page
 
-CLAIMS = "claims"
 EXPLORER = "explorer.html"
-_FORMS = ("png", "svg")
+INDEX = "index.html"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An experiment that is done.
+    """A finished experiment.
 
     Attributes:
-        experiment: Which one.
-        claims: What should hold, and whether it does.
-        record: Settings, versions, time.
-        reused: Whether it was there already.
+        experiment: The experiment.
+        claims: Its claims, and whether they hold.
+        record: Its settings, versions and run time.
+        reused: Whether the data were there already, in the output folder or, for a study, in the repository.
     """
 
     experiment: Experiment
@@ -46,93 +48,126 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether every claim does."""
+        """Whether every claim holds."""
         return all(claim.holds for claim in self.claims)
 
 
-def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progress: Progress | None = None) -> Outcome:
-    """Makes one result, or takes the one that is there.
+def reproduce_all(
+    configs: Mapping[str, Any],
+    out: Path,
+    *,
+    fresh: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[Outcome]:
+    """Reproduce several experiments, and write the explorer of Key-Door-Treasure and `OUT/index.html`.
 
     Args:
-        name: Of the experiment.
+        configs: Settings of the experiments, by name.
+        out: Folder for all results; it is created if necessary.
+        fresh: Run the experiments again even if their data are there.
+        progress: Called with the name of an experiment, the amount of work done and the total amount.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    done = []
+    for name, config in configs.items():
+
+        def tell(count: int, total: int, name: str = name) -> None:
+            if progress is not None:
+                progress(name, count, total)
+
+        tell(0, 1)
+        done.append(reproduce(name, config, out, fresh=fresh, progress=tell))
+        tell(1, 1)
+    path = next((outcome for outcome in done if outcome.experiment.name == "kdt-path"), None)
+    if path is not None and not (path.reused and (out / EXPLORER).exists()):
+        write_explorer(out)
+    write_index(out)
+    return done
+
+
+def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progress: Progress | None = None) -> Outcome:
+    """Reproduce one experiment: run it or reuse its data, judge its claims and draw its figure.
+
+    Args:
+        name: Name of the experiment.
         config: Its settings, an instance of its `Config`.
-        out: Folder of all results.
-        fresh: Make it again even if it is there.
-        progress: Called with how much is done and how much there is.
+        out: Folder for all results.
+        fresh: Run it again even if its data are there.
+        progress: Called with the amount of work done and the total amount.
     """
     experiment, folder = EXPERIMENTS[name], out / name
     check_settings(config)
-    settings = json.loads(json.dumps(asdict(config)))  # as they will be read: tuples become lists
+    if experiment.needs_gpu:
+        return _reproduce_study(experiment, config, folder, fresh, progress)
     record = None if fresh else results_io.load_record(folder)
-    reused = record is not None and record.settings == settings and record.versions == versions()
-    if reused and record is not None:
-        data: Tables = load(folder)
-        if not all((folder / f"figure.{form}").exists() for form in _FORMS):
-            draw(experiment, data, folder)
-    else:
-        started = time.perf_counter()
-        data = experiment.run(config, progress)
-        record = Record(
-            name,
-            settings,
-            command_line(),
-            round(time.perf_counter() - started, 2),
-            versions(),
-            datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-        keep(experiment, data, folder, record)
-    return Outcome(experiment, experiment.claims(data), record, reused)
+    if record is not None and record.settings == as_saved(config) and record.versions == versions():
+        return _finish(experiment, results_io.load(folder), record, folder, reused=True)
+    started = time.perf_counter()
+    data = experiment.run(config, progress)
+    record = Record.now(name, as_saved(config), time.perf_counter() - started)
+    return _finish(experiment, data, record, folder, reused=False)
 
 
-def keep(experiment: Experiment, data: Tables, folder: Path, record: Record) -> None:
-    """Writes what was found: the figure, the tables, the claims, and last the record."""
+def _reproduce_study(
+    experiment: Experiment, config: Any, folder: Path, fresh: bool, progress: Progress | None
+) -> Outcome:
+    if not fresh:
+        data, record = study.saved_data(experiment, config, folder)
+        return _finish(experiment, data, record, folder, reused=True)
+    data, record, parts = study.run(experiment, config, folder, progress)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / study.LOCK, wait=True):  # another process may be adding other games
+        data, record = study.merged(experiment, folder, data, record)
+        outcome = _finish(experiment, data, record, folder, reused=False)
+    parts.remove()
+    return outcome
+
+
+def _finish(experiment: Experiment, data: Tables, record: Record, folder: Path, *, reused: bool) -> Outcome:
+    """Judge the claims, draw the figure and write everything that is not in the folder yet."""
     claims = experiment.claims(data)
-    (folder / results_io.RECORD).unlink(missing_ok=True)  # until all is written, the folder is incomplete
-    draw(experiment, data, folder)
-    judged = table(  # of settings unlike the paper's there may be nothing to say
-        claim=[claim.text for claim in claims],
-        expected=[claim.expected for claim in claims],
-        found=[claim.found for claim in claims],
-        holds=[claim.holds for claim in claims],
-    )
-    results_io.save(folder, {**data, CLAIMS: judged}, record)
-
-
-def load(folder: Path) -> dict[str, Any]:
-    """The tables of a result, without its claims."""
-    data = results_io.load(folder)
-    data.pop(CLAIMS, None)
-    return data
+    if reused and results_io.load_record(folder) == record:  # the data are there; only texts and figure may differ
+        results_io.save_claims(folder, claims)
+        draw(experiment, data, folder)
+    else:
+        (folder / results_io.RECORD).unlink(missing_ok=True)  # the folder is incomplete until all is written
+        draw(experiment, data, folder)
+        results_io.save(folder, data, record, claims)
+    return Outcome(experiment, claims, record, reused)
 
 
 def draw(experiment: Experiment, data: Tables, folder: Path) -> None:
-    """Draws the figure into a folder, as PNG and as SVG."""
+    """Draw the figure of an experiment into a folder as PNG and as SVG; the same data give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     figure = experiment.plot(data)
-    for form in _FORMS:
-        with replacing(folder / f"figure.{form}") as temporary:
-            figure.savefig(temporary, metadata={"Date": None} if form == "svg" else {"Software": None})
+    with styled():  # its svg.hashsalt makes the ids in an SVG file reproducible
+        for form, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            with replacing(folder / f"figure.{form}") as temporary:
+                figure.savefig(temporary, metadata=metadata)
     plt.close(figure)
 
 
-def outcomes(out: Path) -> list[Outcome]:
-    """Every complete result in a folder, in the order of the paper."""
+def saved_outcomes(out: Path) -> list[Outcome]:
+    """Return every complete result in a folder, with its claims as they were judged, in the order of the registry."""
     found = []
-    for name, experiment in {**EXPERIMENTS, **STUDIES}.items():
+    for name, experiment in EXPERIMENTS.items():
         record = results_io.load_record(out / name)
         if record is not None:
-            found.append(Outcome(experiment, experiment.claims(load(out / name)), record, True))
+            found.append(Outcome(experiment, results_io.load_claims(out / name), record, True))
     return found
 
 
-def command(name: str) -> str:
-    """What makes a result."""
-    return f"lazymdp reproduce {name}" if name in EXPERIMENTS else f"python -m lazymdp.experiments.{name}_study FOLDER"
+def write_explorer(out: Path) -> Path:
+    """Write `OUT/explorer.html`: the eta-path of Key-Door-Treasure with a uniform default policy."""
+    world, mdp = paper_worlds.key_door_treasure()
+    path = eta_path(mdp, policies.uniform(mdp))
+    write_text(out / EXPLORER, explorer(path, world=world, title="Key-Door-Treasure"))
+    return out / EXPLORER
 
 
 def write_index(out: Path) -> Path:
-    """Writes `OUT/index.html` for whatever is in the folder; it points to `OUT/explorer.html` where there is one."""
-    links = {"Turn the dial yourself: the explorer of Key-Door-Treasure": EXPLORER} if (out / EXPLORER).exists() else {}
+    """Write `OUT/index.html`, which shows every result in the folder and links to the explorer if there is one."""
+    links = {"Move the price yourself: the explorer of Key-Door-Treasure": EXPLORER}
     sections = [
         Section(
             outcome.experiment.name,
@@ -140,12 +175,12 @@ def write_index(out: Path) -> Path:
             outcome.experiment.caption,
             f"{outcome.experiment.name}/figure.svg",
             [(claim.text, claim.expected, claim.found, claim.holds) for claim in outcome.claims],
-            command(outcome.experiment.name),
+            f"lazymdp reproduce {outcome.experiment.name}",
             f"{outcome.record.command}, {outcome.record.seconds:g} s, {outcome.record.finished[:10]}",
             sorted(f"{outcome.experiment.name}/{path.name}" for path in (out / outcome.experiment.name).glob("*.csv")),
         )
-        for outcome in outcomes(out)
+        for outcome in saved_outcomes(out)
     ]
-    target = out / "index.html"
-    write_text(target, results_page(sections, versions(), links))
+    target = out / INDEX
+    write_text(target, results_page(sections, versions(), links if (out / EXPLORER).exists() else {}))
     return target

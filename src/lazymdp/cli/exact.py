@@ -1,0 +1,254 @@
+"""The commands for models: `lazymdp solve | path | explore | list`."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import gymnasium as gym
+import numpy as np
+import tyro
+
+import lazymdp as lz
+from lazymdp._files import write_text
+from lazymdp._progress import progress_bars
+from lazymdp.cli.output import print_json, show_facts, show_line, show_table
+from lazymdp.envs.loading import Source, load_model
+from lazymdp.exact.path import EtaPath
+from lazymdp.experiments import EXPERIMENTS
+
+_arg = tyro.conf.arg
+_limit = tyro.conf.create_mutex_group(required=False, title="limit on control")
+
+# Options that several commands share, with their help.
+Model = Annotated[
+    str,
+    tyro.conf.Positional,
+    _arg(
+        metavar="MODEL",
+        help="An .npz file saved by MDP.save, a text file with a map, or the id of a Gymnasium environment that has a "
+        "transition table P, such as FrozenLake-v1. `lazymdp list` shows more.",
+    ),
+]
+Gamma = Annotated[
+    float | None,
+    _arg(
+        metavar="GAMMA",
+        help="Discount factor.",
+        help_behavior_hint="(default: 0.99, or the one saved in an .npz file)",
+    ),
+]
+DefaultPolicy = Annotated[
+    str,
+    _arg(
+        metavar="POLICY",
+        help="The policy that acts when the agent is lazy: uniform, optimal, second-best, an action by name or number, "
+        "or an .npy file with a table [S, A] of probabilities.",
+    ),
+]
+Tolerance = Annotated[
+    float | None,
+    _arg(
+        metavar="ERROR",
+        help="Guaranteed error of the values, for models with more than a few thousand states.",
+        help_behavior_hint="(default: exact)",
+    ),
+]
+
+
+def solve(
+    model: Model,
+    eta: Annotated[float, _arg(metavar="PRICE", help="Price of taking control for one step.")],
+    gamma: Gamma = None,
+    default_policy: DefaultPolicy = "uniform",
+    rows: Annotated[int, _arg(metavar="N", help="Number of states to list, the most important ones first.")] = 15,
+    json: Annotated[bool, _arg(help="Print JSON, with all states.", help_behavior_hint="")] = False,
+) -> int:
+    """Solve a model at one price: where to take control, and what it is worth."""
+    source = load_model(model, gamma)
+    mdp = source.mdp
+    lazy = lz.LazyMDP(mdp, lz.policies.named(mdp, default_policy), eta)
+    solution = lz.solve(lazy)
+    evaluation = lz.evaluate(lazy, solution.action)
+    facts = {
+        "model": source.name,
+        "states": mdp.n_states,
+        "eta": eta,
+        "default_policy": default_policy,
+        "control_states": int(solution.control.sum()),
+        "return": mdp.start_average(evaluation.base_value),
+        "control_count": mdp.start_average(evaluation.control_count),
+        "value": mdp.start_average(solution.value),
+        "error_bound": solution.error_bound,
+        "converged": solution.converged,
+    }
+    if json:
+        arrays = {name: getattr(solution, name) for name in ("control", "action", "lazy_gap", "value")}
+        print_json({**facts, "per_state": arrays})
+        return 0
+    show_facts(facts)
+    _show_states(mdp, solution, rows)
+    return 0
+
+
+def _show_states(mdp: lz.MDP, solution: lz.Solution, rows: int) -> None:
+    """Print the states with the largest lazy-gap."""
+    order = np.argsort(-np.where(mdp.absorbing, -np.inf, solution.lazy_gap), kind="stable")[: max(rows, 0)]
+    cells = [
+        (
+            mdp.describe_state(state),
+            "lazy" if solution.action[state] == mdp.n_actions else mdp.describe_action(int(solution.action[state])),
+            f"{solution.lazy_gap[state]:.4g}",
+            f"{solution.value[state]:.4g}",
+        )
+        for state in map(int, order)
+    ]
+    show_table(("state", "choice", "lazy-gap", "value"), cells, f"the {order.size} most important states")
+
+
+def path(
+    model: Model,
+    gamma: Gamma = None,
+    default_policy: DefaultPolicy = "uniform",
+    tol: Tolerance = None,
+    control_count: Annotated[
+        float | None,
+        _limit,
+        _arg(
+            metavar="N",
+            help="Find the largest return with at most N expected discounted controls.",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    control_rate: Annotated[
+        float | None,
+        _limit,
+        _arg(
+            metavar="SHARE",
+            help="Find the largest return with control in at most this share of the discounted steps, between 0 and 1.",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    rows: Annotated[int, _arg(metavar="N", help="Number of policies to list, spread evenly over the path.")] = 12,
+    json: Annotated[bool, _arg(help="Print JSON, with all policies.", help_behavior_hint="")] = False,
+) -> int:
+    """Solve a model for every price at once: all optimal policies, and the best one within a limit on control."""
+    source = load_model(model, gamma)
+    found = _eta_path(source, default_policy, tol)
+    starts = np.append(0.0, found.breakpoints)
+    facts: dict[str, Any] = {
+        "model": source.name,
+        "states": source.mdp.n_states,
+        "default_policy": default_policy,
+        "policies": starts.size,
+        "eta_min": lz.eta_min(source.mdp, found.default_policy),
+        "eta_max": lz.eta_max(source.mdp, found.default_policy),
+        "indexable": found.is_indexable,
+    }
+    plan = _plan(found, control_count, control_rate)
+    columns = {"from_eta": starts, "return": found.start_base_values, "control_count": found.start_control_counts}
+    if json:
+        if plan is not None:
+            facts["plan"] = plan
+        print_json({**facts, "per_policy": columns, "per_state": {"critical_eta": found.critical_eta}})
+        return 0
+    show_facts(facts)
+    if plan is not None:
+        limit = f"{control_count:g} controls" if control_count is not None else f"{control_rate:.4g} of the steps"
+        facts = {name.replace("_", " "): fact for name, fact in plan.items() if name != "weight"}
+        line = f"With at most {limit}: " + ", ".join(f"{name} {fact:.4g}" for name, fact in facts.items())
+        mixed = f" (a mixture of two policies; the one with more control has probability {plan['weight']:.0%})"
+        show_line(line + (mixed if plan["weight"] < 1.0 else "") + ".")
+    places = np.unique(np.linspace(0, starts.size - 1, max(rows, 0)).round().astype(int))
+    cells = [[f"{column[place]:.4g}" for column in columns.values()] for place in places]
+    titles = [name.replace("_", " ") for name in columns]
+    show_table(titles, cells, f"{places.size} of the {starts.size} optimal policies")
+    return 0
+
+
+def _plan(found: EtaPath, control_count: float | None, control_rate: float | None) -> dict[str, float] | None:
+    """Return the best plan within a limit on control, or None if there is no limit."""
+    if control_rate is not None:
+        plan = found.for_control_rate(control_rate)
+    elif control_count is not None:
+        plan = found.for_control_count(control_count)
+    else:
+        return None
+    return {
+        "return": plan.base_value,
+        "control_count": plan.control_count,
+        "control_rate": plan.control_rate,
+        "eta": plan.eta,
+        "weight": plan.weight,
+    }
+
+
+def explore(
+    model: Model,
+    out: Annotated[Path, _arg(aliases=["-o"], metavar="FILE", help="The HTML file to write.")] = Path("explorer.html"),
+    gamma: Gamma = None,
+    default_policy: DefaultPolicy = "uniform",
+    tol: Tolerance = None,
+    title: Annotated[
+        str | None,
+        _arg(metavar="TEXT", help="Title of the page.", help_behavior_hint="(default: the name of the model)"),
+    ] = None,
+    open: Annotated[bool, _arg(help="Open the page in the web browser.", help_behavior_hint="")] = False,
+) -> int:
+    """Write a web page with a slider for the price that shows the optimal policy of a model at every price."""
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {out}: there is no folder {out.parent}.")
+    source = load_model(model, gamma)
+    page = lz.show.explorer(_eta_path(source, default_policy, tol), world=source.world, title=title or source.name)
+    write_text(out, page)
+    show_line(f"Explorer: {out.resolve()}")
+    if open:
+        webbrowser.open(out.resolve().as_uri())
+    return 0
+
+
+def list_names(json: Annotated[bool, _arg(help="Print JSON.", help_behavior_hint="")] = False) -> int:
+    """List the names that the other commands accept: experiments, models and default policies."""
+    ids = [
+        name
+        for name, spec in gym.registry.items()
+        if name.startswith("lazymdp/") or "toy_text" in str(spec.entry_point)
+    ]
+    names = {
+        "experiments": {name: experiment.title for name, experiment in EXPERIMENTS.items()},
+        "models": {
+            **{name: "a Gymnasium environment" for name in ids if name != "Blackjack-v1"},  # has no table P
+            "FILE.npz": "a model saved by MDP.save",
+            "FILE": "a text file with a map of Key-Door-Treasure (S K D T A #) or of Rivers & Bridges (S ~ = G)",
+        },
+        "default_policies": {
+            "uniform": "all actions are equally likely",
+            "optimal": "an optimal policy of the base model; actions that tie are equally likely",
+            "second-best": "the best action that is not optimal",
+            "ACTION": "always the same action, given by name or number",
+            "FILE.npy": "a table [S, A] of probabilities",
+        },
+    }
+    if json:
+        print_json(names)
+        return 0
+    for kind, entries in names.items():
+        show_line(f"{kind.replace('_', ' ')}:")
+        show_facts({f"  {name}": words for name, words in entries.items()})
+        show_line("")
+    return 0
+
+
+def _eta_path(source: Source, default_policy: str, tol: float | None) -> EtaPath:
+    """Compute the eta-path of a model, with a progress bar."""
+    policy = lz.policies.named(source.mdp, default_policy)
+    with progress_bars() as bars:
+        task = bars.add_task("eta-path", total=None)
+
+        def tell(count: int, price: float) -> None:
+            bars.update(task, description=f"{count} policy changes, down to eta = {price:.3g}")
+
+        found = lz.eta_path(source.mdp, policy, tol=tol, progress=tell)
+        bars.update(task, total=1, completed=1)
+    return found

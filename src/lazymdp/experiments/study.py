@@ -1,0 +1,133 @@
+"""Studies: experiments that need a GPU and are therefore run rarely and in parts.
+
+The data of a study are committed in the folder `results/` of the repository, and `reproduce` redraws the figure and
+judges the claims from there. Only `fresh` runs a study again. It is then made part by part: every finished part is
+saved in `FOLDER/parts`, so that the same command continues an interrupted study. When all parts are there, they become
+the data of the study and are removed.
+
+A study covers several games: its `Config` has a field `games` and each of its tables has a column `game`. The games can
+be run separately, also by several processes at once that share a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.experiments import results_io
+from lazymdp.experiments.experiment import Experiment, Progress, Table, Tables
+from lazymdp.experiments.results_io import Record, as_saved
+
+COMMITTED = Path(__file__).parents[3] / "results"
+"""The folder `results/` of the repository that this file is part of; it does not exist in an installed wheel."""
+LOCK = ".lock"
+_ROWS = "rows"
+
+
+class Parts:
+    """The finished parts of a study that is being run, each saved in a folder of its own.
+
+    Args:
+        folder: The folder of the study.
+        config: The settings of the study. Parts that were saved with other settings are refused.
+    """
+
+    def __init__(self, folder: Path, config: Any) -> None:
+        self.folder = folder / "parts"
+        self.seconds = 0.0
+        self._settings = _without_games(as_saved(config))
+        self._used: list[Path] = []
+
+    def get(self, name: str, make: Callable[[], Table]) -> Table:
+        """Return a part: load it if it is there, otherwise make it and save it."""
+        folder = self.folder / name
+        record = results_io.load_record(folder)
+        if record is None:
+            started = time.perf_counter()
+            rows = make()
+            record = Record.now(name, self._settings, time.perf_counter() - started)
+            results_io.save(folder, {_ROWS: rows}, record)
+        elif record.settings != self._settings:
+            raise ValueError(
+                f"{folder} was made with other settings. Delete {self.folder}, or choose another output folder."
+            )
+        self.seconds += record.seconds
+        self._used.append(folder)
+        return results_io.load(folder)[_ROWS]
+
+    def remove(self) -> None:
+        """Delete the parts that were used; those of other processes stay."""
+        for folder in self._used:
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty, or removed by another process
+            self.folder.rmdir()
+
+
+def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Tables, Record]:
+    """Return the data of a study and their record: those in `folder` if it holds a study, else the committed ones."""
+    wanted = as_saved(config)
+    committed = COMMITTED / experiment.name
+    for source in (folder, committed):
+        record = results_io.load_record(source)
+        if record is not None and record.settings == wanted:
+            return results_io.load(source), record
+        if record is not None and source == folder:
+            raise ValueError(f"{folder} holds a study with other settings; choose another output folder.")
+    again = "or run it again with --fresh, which needs JAX and a GPU."
+    if not COMMITTED.is_dir():
+        raise FileNotFoundError(
+            f"the data of {experiment.name} are in the repository of lazymdp, not in the installed package. Clone the "
+            f"repository and install it with `pip install -e .`, {again}"
+        )
+    raise ValueError(f"{committed} has no data for these settings; leave them out, {again}")
+
+
+def run(experiment: Experiment, config: Any, folder: Path, progress: Progress | None) -> tuple[Tables, Record, Parts]:
+    """Run a study part by part, continuing where an interrupted run with the same settings stopped."""
+    _check_folder(folder, config)
+    parts = Parts(folder, config)
+    data = experiment.run(config, progress, parts)
+    return data, Record.now(experiment.name, as_saved(config), parts.seconds), parts
+
+
+def merged(experiment: Experiment, folder: Path, data: Tables, record: Record) -> tuple[Tables, Record]:
+    """Add newly run games to the study in `folder`, replacing those that were there; call this under the lock."""
+    before = results_io.load_record(folder)
+    if before is None:
+        return data, record
+    tables, games = results_io.load(folder), record.settings["games"]
+    for name, rows in data.items():
+        tables[name] = joined(_other_games(tables[name], games), rows) if name in tables else dict(rows)
+    known = {*before.settings["games"], *games}
+    settings = {**record.settings, "games": [game for game in experiment.config().games if game in known]}
+    return tables, replace(record, settings=settings, seconds=round(before.seconds + record.seconds, 2))
+
+
+def _check_folder(folder: Path, config: Any) -> None:
+    """Refuse a folder that holds a study with other settings, whose data took long to make."""
+    record = results_io.load_record(folder)
+    if record is not None and _without_games(record.settings) != _without_games(as_saved(config)):
+        raise ValueError(f"{folder} holds a study with other settings; choose another output folder.")
+
+
+def joined(rows: Table, more: Table) -> dict[str, NDArray[Any]]:
+    """Append rows to a table; a column that only the new rows have is NaN in the old ones."""
+    missing = np.full(len(rows["game"]), np.nan)
+    return {name: np.concatenate([rows.get(name, missing), more[name]]) for name in more}
+
+
+def _other_games(rows: Table, games: Sequence[str]) -> Table:
+    others = ~np.isin(rows["game"], games)
+    return {name: column[others] for name, column in rows.items()}
+
+
+def _without_games(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "games"}
