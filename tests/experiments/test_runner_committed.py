@@ -43,22 +43,22 @@ def test_the_committed_runs_with_a_budget_keep_it_within_two_points():
     data = results_io.load(RESULTS / "budget")
     told = data.pop("evaluation")
     assert {f"{form}-{seed}" for form, seed in zip(told["form"], told["seed"], strict=True)} == set(data)
-    assert len(data) == 6 and (np.abs(told["control"] - 0.1) < 0.02).all()
+    assert len(data) == 6 and (np.abs(told["control_rate"] - 0.1) < 0.02).all()
     for form, seed, eta in zip(told["form"], told["seed"], told["eta"], strict=True):
         metrics = data[f"{form}-{seed}"]
         assert metrics["step"][-1] == 999_424 and abs(metrics["eta"][-1] - eta) < 1e-3
         late = metrics["step"] > 500_000
         steps = (metrics["episodes"] * metrics["length"])[late]
-        assert abs(np.average(metrics["control"][late], weights=steps) - 0.1) < 0.02
+        assert abs(np.average(metrics["control_rate"][late], weights=steps) - 0.1) < 0.02
 
 
 def test_the_committed_atari_run_is_told_as_its_episodes_were():
     data = results_io.load(RESULTS / "breakout")
     episodes, told = data["episodes"], data["evaluation"]
-    assert (np.diff(told["control"]) < 0.0).all()
+    assert (np.diff(told["control_rate"]) < 0.0).all()
     for row, eta in enumerate(told["eta"]):
         here = {name: column[episodes["eta"] == eta] for name, column in episodes.items()}
-        score = mean_interval(here["score"])
-        assert [told[name][row] for name in ("score", "low", "high")] == pytest.approx(score, abs=0.051)
+        score = mean_interval(here["return"])
+        assert [told[name][row] for name in ("mean_return", "low", "high")] == pytest.approx(score, abs=0.051)
         assert here["steps"].mean() == pytest.approx(told["length"][row], abs=0.51)
-        assert here["controls"].sum() / here["steps"].sum() == pytest.approx(told["control"][row], abs=5e-4)
+        assert here["controls"].sum() / here["steps"].sum() == pytest.approx(told["control_rate"][row], abs=5e-4)
