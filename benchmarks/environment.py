@@ -1,10 +1,10 @@
-"""Importing this module puts the calling script into the benchmarks' own environment.
+"""Re-executes the script that imports this module in the benchmarks' own virtual environment.
 
-``benchmarks/.venv`` is created and filled with pip on first use (the project itself, editable, and
-every line of ``requirements.txt``), again whenever one of the two files that say what belongs in it
-changes. The script is then executed anew by that environment's Python.
+On first use, this creates ``benchmarks/.venv`` and installs the project (editable) and every line of
+``requirements.txt`` with pip. It installs again whenever ``requirements.txt`` or ``pyproject.toml``
+changes. It then restarts the script with that environment's Python.
 
-Only the standard library may be imported here: this runs before anything is installed.
+Import only the standard library here, because this code runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ STAMP = VENV / "installed.json"
 
 
 def enter() -> None:
-    """Installs what is missing and re-executes the running script inside the environment."""
+    """Installs missing packages and re-executes the running script in the environment."""
     if multiprocessing.parent_process() is not None:
-        return  # a worker of a run that has checked already
+        return  # a worker process; its parent has already done this
     if os.environ.get("LAZYMDP_BENCHMARKS") == "here":
-        return  # a machine without a network, where everything lies ready
+        return  # a machine without a network, where everything is already installed
     if not _is_current():
         _install()
     if Path(sys.prefix).resolve() != VENV.resolve():
@@ -38,7 +38,7 @@ def enter() -> None:
 
 
 def failures() -> dict[str, str]:
-    """Packages that pip could not install here, with pip's reason."""
+    """Returns the packages that pip could not install, with pip's error message."""
     return json.loads(STAMP.read_text())["failures"]
 
 
@@ -71,7 +71,7 @@ def _install() -> None:
 
 
 def _pip(*arguments: str) -> str | None:
-    """Runs pip install; returns None, or the last line of pip's complaint."""
+    """Runs pip install. Returns None on success, otherwise pip's last error message."""
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True)
     if done.returncode == 0:

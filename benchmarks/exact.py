@@ -1,15 +1,15 @@
-"""Time and memory to a proven error of 1e-6: ours against every peer, in one run.
+"""Measures time and memory to a proven error of 1e-6, for lazymdp and every peer in one run.
 
-    python benchmarks/exact.py            # everything, writes the tables
-    python benchmarks/exact.py --problems random-100k    # one problem anew, the others kept
-    python benchmarks/exact.py --quick    # the small grid, twice each
+    python benchmarks/exact.py            # run everything and write the tables
+    python benchmarks/exact.py --problems random-100k    # run one problem again, keep the results of the others
+    python benchmarks/exact.py --quick    # the small grid only, two runs of each solver
 
-What is measured, and the rules: ``benchmarks/README.md``.
+``benchmarks/README.md`` explains what is measured and by which rules.
 """
 
 from __future__ import annotations
 
-import environment  # re-executes this script in benchmarks/.venv, before anything else is needed
+import environment  # re-executes this script in benchmarks/.venv; must come before imports of installed packages
 
 # isort: split
 import argparse
@@ -28,17 +28,17 @@ from worker import measure
 
 REFERENCE_TOL = 1e-10
 OURS = "lazymdp"
-# The fastest peer's seconds over ours that the project set itself as goals.
+# The project's goals: time of the fastest peer divided by ours, per problem.
 GOALS = {"grid-50": 3.0, "grid-300": 3.0, "grid-1000": 10.0, "random-100k": 3.0}
-MEMORY_GOAL = 2.0  # our peak over the base model's arrays, for the model below
+MEMORY_GOAL = 2.0  # our peak memory divided by the size of the base model's arrays, on the problem below
 MEMORY_PROBLEM = "grid-1000"
 HEADER = (
     "problem",
     "solver",
     "settings",
     "seconds",
-    "÷ ours",
-    "error found",
+    "relative to ours",
+    "actual error",
     "peak MB",
     "arrays MB",
     "build s",
@@ -65,13 +65,13 @@ def main() -> None:
         return
     packages = [solver.package for solver in SOLVERS.values()] + ["numpy", "numba"]
     results = {"circumstances": report.circumstances(packages), "tol": TOL, "rows": rows}
-    report.write("exact", "Solving exactly: ours and the peers", results, _sections(rows, cells, goals))
+    report.write("exact", "Exact solutions: lazymdp and its peers", results, _sections(rows, cells, goals))
 
 
 def _with_other_problems(rows: list[dict]) -> list[dict]:
-    """The rows of this run, and those that earlier runs left for the problems it did not touch.
+    """Adds the rows of earlier runs for the problems that this run did not solve.
 
-    Ours and the peers are always of the same run: a problem is replaced as a whole.
+    All rows of a problem are replaced together, so that lazymdp and the peers are always from the same run.
     """
     for row in rows:
         row["measured"] = report.circumstances([])["command"]
@@ -83,7 +83,7 @@ def _with_other_problems(rows: list[dict]) -> list[dict]:
 
 
 def run_problem(name: str, keys: list[str], repeats: int, limit: int, folder: Path) -> list[dict]:
-    """Builds a problem and its reference, then measures each solver on it."""
+    """Builds a problem, computes its reference solution and measures each solver on it."""
     problem = PROBLEMS[name]()
     model = explicit(problem)
     save(problem, folder / "base")
@@ -108,7 +108,7 @@ def run_problem(name: str, keys: list[str], repeats: int, limit: int, folder: Pa
 
 
 def run_solver(key: str, n_states: int, repeats: int, limit: int, folder: Path) -> dict:
-    """Measures one solver; one that compiles gets a first process to fill its cache."""
+    """Measures one solver. A solver that compiles first runs once in another process to fill its cache."""
     solver = SOLVERS[key]
     if solver.largest is not None and n_states > solver.largest:
         return {"status": f"not attempted above {solver.largest:,} states"}
@@ -125,9 +125,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--solvers", nargs="+", choices=SOLVERS, default=list(SOLVERS))
-    parser.add_argument("--repeats", type=int, default=5, help="runs of the best settings")
-    parser.add_argument("--limit", type=int, default=180, help="seconds one solve may take")
-    parser.add_argument("--quick", action="store_true", help="the small grid, twice each")
+    parser.add_argument("--repeats", type=int, default=5, help="number of runs with the best settings")
+    parser.add_argument("--limit", type=int, default=180, help="time limit of one solve, in seconds")
+    parser.add_argument("--quick", action="store_true", help="the small grid only, two runs of each solver")
     options = parser.parse_args()
     if options.quick:
         options.problems, options.repeats = ["grid-50"], 2
@@ -161,11 +161,11 @@ def _cells(row: dict, rows: list[dict]) -> list[str]:
     ]
 
 
-GOAL_HEADER = ("goal", "compared with", "wanted", "found", "met")
+GOAL_HEADER = ("goal", "compared with", "target", "result", "met")
 
 
 def _goals(rows: list[dict]) -> list[list[str]]:
-    """One line per goal that this run can judge."""
+    """Returns one line per goal for which there are results."""
     lines = []
     for problem, wanted in GOALS.items():
         ours = _ours(problem, rows)
@@ -195,25 +195,26 @@ def _sections(rows: list[dict], cells: list[list[str]], goals: list[list[str]]) 
     proofs = [[solver.name, solver.proof] for solver in SOLVERS.values()]
     absent = [list(item) for item in environment.failures().items()]
     return [
-        "Seconds to a proven sup-norm error of 1e-6, best of several runs of the solver's best "
-        "settings; peers get the explicit model with A + 1 actions. *Error found*: against a "
-        f"reference proven to {REFERENCE_TOL:.0e}. *Peak*: resident memory above what the process "
-        "had before the model was loaded, *arrays* the bytes of the model as it was handed over. "
-        "Building the library's own model and warming up (imports, compilation) are not part of "
-        "the seconds. See `benchmarks/README.md`.",
+        "The table shows the seconds to a proven sup-norm error of 1e-6: the best of several runs with the solver's "
+        "best settings. Peers get the explicit model with A + 1 actions. *Actual error* is the difference from a "
+        f"reference proven to {REFERENCE_TOL:.0e}. *Peak* is the resident memory above what the process used before it "
+        "loaded the model. *Arrays* is the size of the model's arrays as they are passed to the solver. The seconds do "
+        "not include *build* (making the library's own model) and *warm-up* (imports and compilation). "
+        "`benchmarks/README.md` has the details.",
         report.markdown(HEADER, cells, words=3),
-        f"Share of states whose value is above the tolerance at all: {live}. Where it is small (taking control pays "
-        "only near the goal), a solver that notices which states matter has an advantage it does not have elsewhere.",
-        "Ours and every peer on a problem are of one run: "
-        + "; ".join(f"{problem} of `{command}`" for problem, command in commands.items())
+        f"Share of states whose value differs from 0 by more than the tolerance: {live}. Where this share is small "
+        "(because taking control pays only near the goal), a solver that detects which states matter has an advantage "
+        "that it does not have elsewhere.",
+        "On each problem, lazymdp and all peers were measured in one run: "
+        + "; ".join(f"{problem} by `{command}`" for problem, command in commands.items())
         + ".",
         "## Goals",
         report.markdown(GOAL_HEADER, goals),
-        "## What proves each answer",
-        "`d` is what the last sweep changed; why that proves something stands in `benchmarks/solvers.py`.",
-        report.markdown(("solver", "because"), proofs),
-        "## Not installed here",
-        report.markdown(("package", "reason"), absent) if absent else "Everything installed.",
+        "## Why each answer is proven",
+        "`d` is the change of the values in the last sweep. `benchmarks/solvers.py` explains how it bounds the error.",
+        report.markdown(("solver", "proof"), proofs),
+        "## Packages that could not be installed",
+        report.markdown(("package", "reason"), absent) if absent else "All packages were installed.",
     ]
 
 

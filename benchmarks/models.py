@@ -1,4 +1,4 @@
-"""The problems of the benchmarks, built with numpy straight into the layout the library uses.
+"""The benchmark problems, built with NumPy directly in the layout that lazymdp uses.
 
 Transitions are one CSR matrix ``[S*A, S]`` (row ``s*A + a``), rewards an array ``[S, A]``.
 """
@@ -14,20 +14,20 @@ import scipy.sparse as sp
 
 ETA = 0.01
 GAMMA = 0.99
-PARTS = ("data", "indices", "indptr")  # of a CSR matrix
+PARTS = ("data", "indices", "indptr")  # the arrays of a CSR matrix
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A finite base model with the default policy and the control cost to solve it for.
+    """A finite base model with a default policy and a price of control.
 
     Attributes:
         transitions: CSR matrix ``[S*A, S]``, int32 indices, row ``s*A + a``.
-        rewards: ``[S, A]``.
+        rewards: expected rewards ``[S, A]``.
         default: the default policy ``[S, A]``.
-        eta: cost of taking control.
+        eta: price of one step of control.
         gamma: discount factor.
-        absorbing: bool ``[S]``; taking control is never charged there.
+        absorbing: bool ``[S]``; control is free in absorbing states.
     """
 
     transitions: sp.csr_matrix
@@ -40,11 +40,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Explicit:
-    """The lazy problem as an ordinary model, the lazy action being the last one.
+    """The lazy-MDP as an ordinary MDP, in which the last action is the lazy one.
 
     Attributes:
         transitions: CSR matrix ``[S*(A+1), S]``, row ``s*(A+1) + a``.
-        rewards: ``[S, A+1]``.
+        rewards: expected rewards ``[S, A+1]``, with the price subtracted.
         gamma: discount factor.
     """
 
@@ -54,13 +54,13 @@ class Explicit:
 
 
 def model_bytes(model: Problem | Explicit) -> int:
-    """Bytes of a model's arrays: transitions and rewards."""
+    """Returns the size in bytes of a model's transitions and rewards."""
     matrix = model.transitions
     return sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr, model.rewards))
 
 
 def save(model: Problem | Explicit, folder: Path) -> None:
-    """Writes a model's arrays, so that another process has them without having built them."""
+    """Writes a model's arrays to disk, so that another process can load them instead of building them."""
     folder.mkdir()
     for field in fields(model):
         item = getattr(model, field.name)
@@ -72,7 +72,7 @@ def save(model: Problem | Explicit, folder: Path) -> None:
 
 
 def load(kind: type[Problem] | type[Explicit], folder: Path) -> Problem | Explicit:
-    """Reads what :func:`save` wrote."""
+    """Reads a model written by :func:`save`."""
     items = {}
     for field in fields(kind):
         if field.name != "transitions":
@@ -85,22 +85,23 @@ def load(kind: type[Problem] | type[Explicit], folder: Path) -> Problem | Explic
 
 
 def grid(n: int, slip: float = 0.1, spacing: int | None = None) -> Problem:
-    """An n x n grid: up, right, down, left; the bottom right corner pays 1 and ends the play.
+    """Returns an n x n grid with the moves up, right, down and left, and a goal in the bottom right corner.
 
-    With a `spacing` every cell in that rhythm is such a goal, so that no state is far from one.
+    If `spacing` is given, there is a goal in the bottom right corner of every block of ``spacing x spacing`` cells, so
+    that no state is far from a goal.
 
-    The intended move happens with probability ``1 - slip``, each perpendicular one with ``slip/2``;
-    bumping into the edge stays in place. Entering the goal gives reward 1, the goal itself loops
-    with reward 0.
+    The intended move happens with probability ``1 - slip``, each perpendicular one with ``slip/2``.
+    A move into the edge of the grid has no effect. Entering a goal gives reward 1; a goal is
+    absorbing, with reward 0.
     """
-    n_states, rhythm = n * n, spacing or n
+    n_states, block = n * n, spacing or n
     row, column = np.divmod(np.arange(n_states, dtype=np.int32), np.int32(n))
     moves = ((-1, 0), (0, 1), (1, 0), (0, -1))
     reached = np.stack(
         [np.clip(row + dr, 0, n - 1) * n + np.clip(column + dc, 0, n - 1) for dr, dc in moves],
         axis=1,
-    )  # [S, 4]: where each clean move ends
-    is_goal = (row % rhythm == rhythm - 1) & (column % rhythm == rhythm - 1)
+    )  # [S, 4]: next state of each move without slipping
+    is_goal = (row % block == block - 1) & (column % block == block - 1)
     reached[is_goal] = np.flatnonzero(is_goal)[:, None]
     turns = np.array([[a, (a + 1) % 4, (a + 3) % 4] for a in range(4)])
     successors = reached[:, turns].reshape(-1, 3)  # [S*A, 3]
@@ -111,7 +112,7 @@ def grid(n: int, slip: float = 0.1, spacing: int | None = None) -> Problem:
 
 
 def random_sparse(n: int = 100_000, actions: int = 5, successors: int = 5, seed: int = 0) -> Problem:
-    """Random successors with uniform Dirichlet probabilities and rewards uniform in [0, 1]."""
+    """Returns a model with random successors, flat Dirichlet probabilities and rewards uniform in [0, 1]."""
     rng = np.random.default_rng(seed)
     targets = rng.integers(0, n, size=(n * actions, successors), dtype=np.int32)
     chances = rng.dirichlet(np.ones(successors), size=n * actions)
@@ -119,7 +120,7 @@ def random_sparse(n: int = 100_000, actions: int = 5, successors: int = 5, seed:
 
 
 def _problem(successors: np.ndarray, chances: np.ndarray, rewards: np.ndarray, n_actions: int) -> Problem:
-    """Packs equally long rows into CSR, adding up repeated successors."""
+    """Makes a problem from rows of equal length. Probabilities of repeated successors are added up."""
     n_rows, width = successors.shape
     n_states = n_rows // n_actions
     transitions = sp.csr_matrix(
@@ -139,10 +140,10 @@ def _problem(successors: np.ndarray, chances: np.ndarray, rewards: np.ndarray, n
 
 
 def explicit(problem: Problem) -> Explicit:
-    """The lazy model with A + 1 explicit actions, as a solver that knows no lazy action needs it.
+    """Returns the lazy-MDP with A + 1 explicit actions, for solvers that do not support a lazy action.
 
-    The last action follows the default policy for free, every other one costs eta: except in
-    absorbing states, where nothing is charged.
+    The last action follows the default policy for free. Every other action costs eta, except in
+    absorbing states.
     """
     n_states, n_actions = problem.rewards.shape
     rows = np.arange(n_states * n_actions)
@@ -159,10 +160,10 @@ def explicit(problem: Problem) -> Explicit:
 
 
 def two_action_arm(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """A dense random arm (rest, act), as markovianbandit-pkg draws them, with positive indices.
+    """Returns a dense random arm with the actions rest and act, drawn as markovianbandit-pkg does.
 
-    Rewards of acting are shifted up so that every Whittle index is positive: only indices above
-    zero are costs at which control is given up.
+    A constant is added to the rewards of acting, so that every Whittle index is positive. A critical
+    eta equals the Whittle index only if the index is positive.
 
     Returns:
         Transitions ``[n, 2, n]`` and rewards ``[n, 2]``.

@@ -1,15 +1,15 @@
-"""Every eta at once: ours against Whittle indices from markovianbandit-pkg, and a whole world.
+"""Compares lz.eta_path with the Whittle indices of markovianbandit-pkg, and times the path of Key-Door-Treasure.
 
-    python benchmarks/path.py            # everything, writes the tables
-    python benchmarks/path.py --quick    # the smallest arm
+    python benchmarks/path.py            # run everything and write the tables
+    python benchmarks/path.py --quick    # the smallest arm only
 
-With two actions and "always rest" as the default policy, the eta at which a state gives up control
-is its Whittle index: the peer computes those and nothing else. Rules: ``benchmarks/README.md``.
+With two actions and "always rest" as the default policy, the critical eta of a state is its Whittle
+index. The peer computes these indices and nothing else. ``benchmarks/README.md`` has the rules.
 """
 
 from __future__ import annotations
 
-import environment  # re-executes this script in benchmarks/.venv, before anything else is needed
+import environment  # re-executes this script in benchmarks/.venv; must come before imports of installed packages
 
 # isort: split
 import argparse
@@ -24,12 +24,12 @@ import report
 from models import two_action_arm
 
 SIZES = (500, 1000, 2000)
-GAMMA = 0.95  # of the arms
+GAMMA = 0.95  # discount factor of the arms
 AGREEMENT = 1e-8  # largest difference allowed between the two libraries' indices
 WORLD, WORLD_GAMMA = "lazymdp/KeyDoorTreasure-v0", 0.99
-WORLD_POLICIES, WORLD_SECONDS = 150, 0.1  # what is expected of the world, and the goal
+WORLD_POLICIES, WORLD_SECONDS = 150, 0.1  # expected number of policies, and the goal for the time
 WARM_UP_SIZE = 20
-HEADER = ("states", "solver", "seconds", "CPU seconds", "÷ ours", "difference", "warm-up s")
+HEADER = ("states", "solver", "seconds", "CPU seconds", "relative to ours", "difference", "warm-up s")
 WORLD_HEADER = ("world", "breakpoints", "seconds", "goal", "met", "warm-up s")
 
 
@@ -75,24 +75,24 @@ def run_arm(n: int, keys: list[str], repeats: int) -> list[dict]:
 
 
 def time_arm(key: str, n: int, repeats: int) -> dict:
-    """Times one solver on one arm; run in a process of its own."""
+    """Times one solver on one arm. Call it in a process of its own."""
     prepare = SOLVERS[key]
     warm_up = _clock(lambda: prepare(*two_action_arm(WARM_UP_SIZE))())["seconds"]
     arm = two_action_arm(n)
     runs, indices = [], None
     for _ in range(repeats):
-        task = prepare(*arm)  # the peer keeps its answer: a fresh model for every run
+        task = prepare(*arm)  # a new model for every run, because the peer caches its answer
         run = _clock(task)
         indices = run.pop("answer")
         runs.append(run)
     if not (indices > 0).all():
-        raise ValueError("an index is not positive: below zero control is never given up")
+        raise ValueError("a Whittle index is not positive, so it is not a critical eta: increase the rewards of acting")
     best = min(runs, key=lambda run: run["seconds"])
     return {**best, "runs": runs, "warm_up": warm_up, "indices": indices}
 
 
 def ours(transitions: np.ndarray, rewards: np.ndarray) -> Callable[[], np.ndarray]:
-    """Our whole path; the state's critical eta is its Whittle index."""
+    """Computes the whole path with lazymdp. The critical eta of a state is its Whittle index."""
     import lazymdp as lz
 
     mdp = lz.MDP(transitions, rewards, GAMMA)
@@ -101,14 +101,14 @@ def ours(transitions: np.ndarray, rewards: np.ndarray) -> Callable[[], np.ndarra
     def task() -> np.ndarray:
         path = lz.eta_path(mdp, always_rest)
         if not path.is_indexable:
-            raise ValueError("the arm is not indexable: take another seed")
+            raise ValueError("the arm is not indexable: use another seed")
         return path.critical_eta
 
     return task
 
 
 def peer(check: bool, transitions: np.ndarray, rewards: np.ndarray) -> Callable[[], np.ndarray]:
-    """markovianbandit-pkg, with or without its check that the arm is indexable (ours checks)."""
+    """Computes the indices with markovianbandit-pkg, with or without its check that the arm is indexable."""
     import markovianbandit
 
     arm = markovianbandit.RestlessBandit(transitions, rewards)
@@ -144,7 +144,7 @@ def time_world(repeats: int) -> dict:
 
 
 def _clock(task: Callable[[], object]) -> dict:
-    """Wall time, CPU time of all threads, and the answer."""
+    """Runs a task and returns its wall time, its CPU time over all threads, and its answer."""
     cpu, wall = time.process_time(), time.perf_counter()
     answer = task()
     return {
@@ -164,7 +164,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), metavar="STATES")
     parser.add_argument("--solvers", nargs="+", choices=SOLVERS, default=list(SOLVERS))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="the smallest arm, twice")
+    parser.add_argument("--quick", action="store_true", help="the smallest arm only, two runs")
     options = parser.parse_args()
     if options.quick:
         options.sizes, options.repeats = [min(SIZES)], 2
@@ -199,12 +199,13 @@ def _world_cells(world: dict) -> list[str]:
 
 def _sections(cells: list[list[str]], world_cells: list[list[str]]) -> list[str]:
     return [
-        "Dense random arms of two actions, discount "
-        f"{GAMMA}, best of several runs, each solver in its own process; *CPU seconds* add up all "
-        "threads. The peer computes the Whittle indices; ours the whole path (every breakpoint, "
-        "any number of actions, indexability decided), of which the indices are one field. "
-        f"*Difference* is to the peer's indices, at most {AGREEMENT:.0e} or the run stops. "
-        "Warming up (imports, compilation) is not part of the seconds.",
+        f"The table shows dense random arms with two actions and discount factor {GAMMA}. Each time is the best of "
+        "several runs, and each solver runs in its own process. *CPU seconds* is the sum over all threads. The peer "
+        "computes the Whittle indices only. lazymdp computes the whole path: it finds every breakpoint, decides "
+        "whether the arm is indexable, and supports any number of actions; the Whittle indices are one field of the "
+        "result. "
+        f"*Difference* is the largest difference from the peer's indices; above {AGREEMENT:.0e} the run stops. The "
+        "seconds do not include *warm-up* (imports and compilation).",
         report.markdown(HEADER, cells),
         f"The whole path of `{WORLD}`, gamma {WORLD_GAMMA}, uniform default policy:",
         report.markdown(WORLD_HEADER, world_cells),

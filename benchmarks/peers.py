@@ -1,6 +1,6 @@
-"""The peers, each with its best algorithms and the settings that prove its answer.
+"""The peers, each with its best algorithms and with settings that prove its answer.
 
-``d`` is the change of the last sweep; what it proves stands in ``solvers.py``.
+``d`` is the change of the values in the last sweep; ``solvers.py`` explains how it bounds the error.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from models import Explicit
 from solvers import TOL, LazyMdp, Solver
 
-UNLIMITED = 10**6  # sweeps; some peers stop silently at a few hundred by default
+UNLIMITED = 10**6  # sweeps; by default, some peers silently stop after a few hundred
 
 
 class QuantEcon(Solver):
     """QuantEcon's DiscreteDP on state-action pairs.
 
-    Its policy iteration is left out: it stops when two policies are equal, and where actions tie
-    to rounding (the grids) it flips between equally good ones until max_iter.
+    Its policy iteration is not used. It stops when the policy no longer changes; on the grids, where
+    actions tie up to rounding, it alternates between equally good policies until max_iter.
     """
 
     name = "QuantEcon"
@@ -71,7 +71,7 @@ class Storm(Solver):
             row_groups=n_states,
         )
         add, matrix = builder.add_next_value, model.transitions
-        for start in range(0, n_states * n_actions, 10_000 * n_actions):  # lists, a part at a time
+        for start in range(0, n_states * n_actions, 10_000 * n_actions):  # convert to lists one chunk at a time
             pointers = matrix.indptr[start : start + 10_000 * n_actions + 1].tolist()
             columns = matrix.indices[pointers[0] : pointers[-1]].tolist()
             chances = matrix.data[pointers[0] : pointers[-1]].tolist()
@@ -92,7 +92,7 @@ class Storm(Solver):
         self._environment = stormpy.Environment()
         settings = self._environment.solver().min_max()
         settings.method = stormpy.environments.MinMaxMethod.VALUE_ITERATION
-        settings.relative_termination_criterion = False  # relative is stricter here
+        settings.relative_termination_criterion = False  # the relative criterion would be stricter
         settings.precision = stormpy.Rational(str(2 * TOL))
         self._check = stormpy.model_checking
 
@@ -104,7 +104,7 @@ class Storm(Solver):
 
 
 class MdpSolver(Solver):
-    """mdpsolver; it starts from its last answer, so every run gets a fresh model."""
+    """mdpsolver. It starts from its last answer, so every run gets a new model."""
 
     name = "mdpsolver"
     package = "mdpsolver"
@@ -156,11 +156,11 @@ class MdpSolver(Solver):
 
 
 class PyMdpToolbox(Solver):
-    """pymdptoolbox's value iteration, the one of its algorithms that keeps matrices sparse.
+    """pymdptoolbox's value iteration, its only algorithm that keeps matrices sparse.
 
-    Kindnesses, without which there would be nothing to report: its check of the input and its bound
-    on the number of sweeps, both quadratic in the states, are left out; and the constant it leaves
-    out of its answer is added (one more Bellman sweep, timed).
+    Two changes are needed to get any result. First, its input check and its bound on the number of
+    sweeps are skipped, because both are quadratic in the number of states. Second, its answer is off
+    by a constant, which is added; this takes one more Bellman sweep, which is timed.
     """
 
     name = "pymdptoolbox"
@@ -198,7 +198,7 @@ class PyMdpToolbox(Solver):
 
 
 class MdpLib(Solver):
-    """mdplib, its C++ value iterations; the model goes in through the file it reads."""
+    """mdplib's value iterations in C++. The model is passed as a file."""
 
     name = "mdplib"
     package = "mdplib"

@@ -1,7 +1,7 @@
-"""The answer the solvers are measured against: value iteration on the explicit model, written out.
+"""The reference solution for all solvers: a plain value iteration on the explicit model.
 
-It shares no code with the library or a peer. The bounds of Porteus and MacQueen (Puterman 2005,
-Theorem 6.6.3) prove its error: with ``d = T v - v`` the optimum lies between
+It shares no code with lazymdp or the peers. The bounds of Porteus and MacQueen (Puterman 2005,
+Theorem 6.6.3) prove its error: with ``d = T v - v``, the optimal value lies between
 ``T v + gamma / (1 - gamma) * min d`` and ``T v + gamma / (1 - gamma) * max d``.
 """
 
@@ -33,8 +33,8 @@ def reference_value(model: Explicit, tol: float) -> tuple[np.ndarray, float]:
     """Solves an explicit model to a proven sup-norm error.
 
     Args:
-        model: the explicit model, gamma below 1.
-        tol: the error bound to reach.
+        model: the explicit model, with gamma below 1.
+        tol: largest error bound.
 
     Returns:
         The value ``[S]`` and its proven error bound.

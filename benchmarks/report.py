@@ -1,4 +1,4 @@
-"""What both benchmarks print and write: machine, versions, tables, files."""
+"""Output of the benchmarks: tables, result files and pages, with the machine and the package versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def circumstances(packages: Iterable[str]) -> dict:
-    """When, where, with what command and which versions."""
+    """Returns the command, the date, the machine and the versions of the packages."""
     return {
         "command": " ".join(["python", *sys.orig_argv[1:]]),
         "date": datetime.date.today().isoformat(),
@@ -30,7 +30,7 @@ def circumstances(packages: Iterable[str]) -> dict:
 
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 2) -> None:
-    """Prints a table to the terminal; its first columns are words, the rest numbers."""
+    """Prints a table. The first `words` columns are left-aligned, the others right-aligned."""
     table = Table(title=title)
     for index, name in enumerate(header):
         table.add_column(name, justify="left" if index < words else "right")
@@ -40,7 +40,7 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], words
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 2) -> str:
-    """The same table in markdown."""
+    """Returns the same table in Markdown."""
     rule = ["---" if index < words else "---:" for index in range(len(header))]
     lines = [[cell.replace("|", "\\|") for cell in cells] for cells in (header, rule, *rows)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
@@ -64,7 +64,7 @@ def write(name: str, title: str, results: dict, sections: Sequence[str]) -> None
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number to a few significant digits, or a dash."""
+    """Formats a number with `digits + 1` significant digits; None becomes a dash."""
     if value is None:
         return "-"
     if value != 0 and abs(value) < 1e-3:

@@ -1,10 +1,11 @@
-"""One small interface for every solver, and ours behind it (the peers: ``peers.py``).
+"""The common interface of all solvers, and its implementation for lazymdp (``peers.py`` has the others).
 
-Write ``d`` for the change of the last sweep. A sweep is a gamma-contraction in the sup norm, Jacobi
-or Gauss-Seidel alike, so what it returns is within ``gamma / (1 - gamma) * max|d|`` of the optimum;
-after a Jacobi sweep also within half of ``gamma / (1 - gamma) * span(d)`` once the middle of ``d``,
-scaled likewise, is added (Puterman 2005, 6.3 and 6.6). Every peer gets the loosest tolerance with
-which its own stopping rule implies an error of at most ``TOL``; ``proof`` says how.
+Let ``d`` be the change of the values in the last sweep. A sweep, Jacobi or Gauss-Seidel, is a
+gamma-contraction in the sup norm, so its result is within ``gamma / (1 - gamma) * max|d|`` of the
+optimum. After a Jacobi sweep there is a second bound: once ``gamma / (1 - gamma)`` times the middle
+of ``d`` is added, the result is within half of ``gamma / (1 - gamma) * span(d)`` (Puterman 2005, 6.3
+and 6.6). Every peer gets the loosest tolerance for which its own stopping rule implies an error of at
+most ``TOL``; ``proof`` explains why.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ TOL = 1e-6
 
 
 class Solver(ABC):
-    """One library. The worker calls build, then for each run prepare (untimed), solve, value.
+    """One library. The worker calls build once, then prepare (untimed) and solve for each run, and value.
 
     Attributes:
-        name: what the table calls it.
+        name: name in the table.
         package: the distribution whose version is reported.
         proof: why its answer is within ``TOL``.
-        variants: settings to try; the fastest one on the problem is the one measured.
-        explicit: whether it needs the explicit A + 1-action model.
-        compiles: whether a first process fills a compilation cache.
-        largest: number of states above which it is not attempted, or None.
+        variants: settings to try; the fastest one on the problem is reported.
+        explicit: whether it needs the explicit model with A + 1 actions.
+        compiles: whether it has a compilation cache, which a first process must fill.
+        largest: largest number of states to attempt, or None for no limit.
     """
 
     name: str
@@ -41,26 +42,26 @@ class Solver(ABC):
 
     @abstractmethod
     def build(self, model: Explicit | Problem) -> None:
-        """Turns the arrays into whatever the library solves."""
+        """Converts the arrays to the library's own model."""
 
-    def prepare(self, variant: str) -> None:  # noqa: B027, most have nothing to undo
-        """Undoes what an earlier run left behind; untimed."""
+    def prepare(self, variant: str) -> None:  # noqa: B027, most solvers have nothing to reset
+        """Resets the state that an earlier run left behind. This is not timed."""
 
     @abstractmethod
     def solve(self, variant: str) -> None:
-        """The timed part."""
+        """Solves the model. This is the timed part."""
 
     @abstractmethod
     def value(self) -> np.ndarray:
-        """The value ``[S]`` that the last solve found."""
+        """Returns the values ``[S]`` that the last solve found."""
 
     def algorithm(self, variant: str) -> str:
-        """What was run, for the table."""
+        """Returns the name of the algorithm and its settings, for the table."""
         return variant
 
 
 class LazyMdp(Solver):
-    """Ours, on the base model."""
+    """lazymdp, on the base model."""
 
     name = "lazymdp"
     package = "lazymdp"
@@ -81,7 +82,7 @@ class LazyMdp(Solver):
 
     def value(self) -> np.ndarray:
         if not self._solution.error_bound <= TOL:
-            raise ValueError(f"error bound {self._solution.error_bound} above {TOL}")
+            raise ValueError(f"the error bound {self._solution.error_bound} is above {TOL}")
         return self._solution.value
 
     def algorithm(self, variant: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes the README's table of speeds from the results of the benchmarks; no number there is typed by hand.
+"""Writes the README's table of speeds from the results of the benchmarks, so that no number is typed by hand.
 
 python benchmarks/summary.py
 """
@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def table() -> str:
-    """The table in markdown: one line per problem, ours against the fastest peer of the same run."""
+    """Returns the table in Markdown: lazymdp and the fastest peer of the same run, one line per problem."""
     lines = ["| problem | ours | fastest peer in the same run | times faster |", "|---|---:|---|---:|"]
     exact = json.loads((ROOT / "benchmarks/results/exact.json").read_text())
     solved = [row for row in exact["rows"] if row["status"] == "ok"]

@@ -1,4 +1,4 @@
-"""Measures one solver on one problem in a process of its own: time, compilation, memory."""
+"""Measures the time, warm-up time and memory of one solver on one problem, in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from models import Explicit, Problem, explicit, grid, load, model_bytes, random_
 from peers import SOLVERS
 from solvers import Solver
 
-MEMORY_LIMIT = 16 * 2**30  # bytes of address space; a peer that needs more fails by itself
-PILOT_SECONDS = 90.0  # trying further settings of a peer stops after this long
-EACH_SECONDS = 2.0  # repeating settings that may not be the best stops after this long
-REPEAT_SECONDS = 30.0  # repeating the best settings stops after this long
+MEMORY_LIMIT = 16 * 2**30  # bytes of address space; a solver that needs more gets a MemoryError
+PILOT_SECONDS = 90.0  # try no further settings after this much solving time
+EACH_SECONDS = 2.0  # while settings are compared, stop repeating one of them after this long
+REPEAT_SECONDS = 30.0  # stop repeating the best settings after this long
 
 
 def measure(key: str, folder: Path, repeats: int, limit: int, variants: tuple[str, ...] = ()) -> dict:
-    """Runs a solver in a fresh process and returns what it found out.
+    """Runs a solver in a new process and returns its measurements.
 
     Args:
         key: a key of ``SOLVERS``.
-        folder: where ``models.save`` put the problem (``base`` and ``explicit``).
-        repeats: how often to run the best settings.
-        limit: seconds that building, and each single solve, may take.
-        variants: the settings to try; those of the solver if empty.
+        folder: folder in which ``models.save`` wrote the problem (``base`` and ``explicit``).
+        repeats: number of runs with the best settings.
+        limit: time limit of the build and of each solve, in seconds.
+        variants: the settings to try; if empty, those of the solver.
 
     Returns:
-        The findings of :func:`_work`, as far as it came; ``status`` is "ok" or what went wrong.
-        The value found is in ``folder / "value.npy"``.
+        The measurements that :func:`_work` reported before it ended. ``status`` is "ok" or says what
+        went wrong. The values found are in ``folder / "value.npy"``.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -50,7 +50,7 @@ def measure(key: str, folder: Path, repeats: int, limit: int, variants: tuple[st
     except EOFError:
         process.join()
     if process.exitcode == -signal.SIGALRM and found.get("runs"):
-        # Some settings came to an end, later ones did not: the peer is judged by those that did.
+        # Some settings finished before the time limit, a later one did not: use those that finished.
         return measure(key, folder, repeats, limit, tuple(found["runs"]))
     if process.exitcode == -signal.SIGALRM:
         found["status"] = f"{found['status']} > {limit} s"
@@ -61,12 +61,12 @@ def measure(key: str, folder: Path, repeats: int, limit: int, variants: tuple[st
 
 def _run(report: Connection, key: str, *arguments: object) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process, even inside C++
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the default action ends the process, even inside C++ code
     try:
         _work(report.send, key, *arguments)
     except MemoryError:
         report.send({"status": f"needs more than {MEMORY_LIMIT / 2**30:.0f} GiB"})
-    except Exception as error:  # a peer that fails is a row of the table, whatever it raises
+    except Exception as error:  # whatever a peer raises becomes a row of the table
         report.send({"status": f"{type(error).__name__}: {error}"})
 
 
@@ -86,7 +86,7 @@ def _work(
     model = load(kind, folder / name)
     report({"status": "building", "model_bytes": model_bytes(model)})
     report({"build": _seconds(partial(_build, solver, model), limit), "status": "solving"})
-    del model  # what the library does not keep is free to go
+    del model  # free the arrays that the library does not keep
 
     runs: dict[str, list[float]] = {}
     for variant in variants:
@@ -96,7 +96,7 @@ def _work(
             last = variant
     best = min(runs, key=lambda variant: min(runs[variant]))
     _repeat(solver, best, runs, limit, repeats, REPEAT_SECONDS)
-    if last != best:  # once more: the value below belongs to the best settings
+    if last != best:  # solve once more, so that the value below comes from the best settings
         _repeat(solver, best, runs, limit, len(runs[best]) + 1, float("inf"))
     report({"runs": runs, "seconds": min(runs[best]), "peak": _peak() - baseline})
     np.save(folder / "value.npy", solver.value())
@@ -116,7 +116,7 @@ def _repeat(
     repeats: int,
     seconds: float,
 ) -> None:
-    """Adds runs until there are enough of them or they took long enough."""
+    """Adds runs of one variant until there are `repeats` of them or they have taken `seconds` in total."""
     times = runs.setdefault(variant, [])
     while len(times) < repeats and sum(times) < seconds:
         solver.prepare(variant)
@@ -124,7 +124,7 @@ def _repeat(
 
 
 def _warm_up(key: str) -> None:
-    """Imports and compiles on two toy problems; what it takes is reported, never charged."""
+    """Imports and compiles on two toy problems. The time is reported separately."""
     for problem in (grid(8), random_sparse(200)):
         solver = SOLVERS[key]()
         solver.build(explicit(problem) if solver.explicit else problem)
@@ -144,16 +144,16 @@ def _seconds(task: Callable[[], None], limit: int) -> float:
 
 
 def _reset_peak() -> int:
-    """Starts a new high-water mark of resident memory at what is resident now, and returns it.
+    """Resets the high-water mark of resident memory to the current use and returns it, in bytes.
 
-    Not ``ru_maxrss``: that one cannot be reset, and a child inherits its parent's.
+    ``ru_maxrss`` would not work: it cannot be reset, and a child process inherits its parent's.
     """
     Path("/proc/self/clear_refs").write_text("5")
     return _peak()
 
 
 def _peak() -> int:
-    """High-water mark of resident memory, bytes."""
+    """Returns the high-water mark of resident memory, in bytes."""
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024

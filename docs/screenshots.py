@@ -1,6 +1,6 @@
-"""Takes the screenshots of the explorer that the README and the docs show: `make screenshots`.
+"""Takes the screenshots of the explorer that the README and the docs show. Run it with `make screenshots`.
 
-Needs Chromium, on PATH or named by the variable CHROMIUM.
+It needs Chromium, either on PATH or at the path given by the environment variable CHROMIUM.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SHOTS = {
     "explorer_phone": ("lazymdp/KeyDoorTreasure-v0", "Key-Door-Treasure", "light", (390, 844), 2),
     "explorer_table": ("Taxi-v4", "Taxi", "light", (1360, 1000), 1),
 }
-"""Model, title, colours, window, scale of each."""
+"""Per screenshot: model, title, color scheme, window size in pixels, and device scale factor."""
 
 
 def main(folder: Path) -> None:
-    """Makes the pages, opens each in Chromium and takes its picture."""
+    """Writes the explorer pages, opens each one in Chromium and saves a screenshot of it in `folder`."""
     browser_path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if browser_path is None:
-        sys.exit("No Chromium found: install it (Debian: apt-get install chromium) or name it in CHROMIUM.")
+        sys.exit("Chromium was not found. Install it (Debian: apt-get install chromium) or set CHROMIUM to its path.")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as pages, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"])

@@ -1,10 +1,11 @@
-"""Laziness as exploration: Q-learning in Key-Door-Treasure with an apple near the start that ends the episode.
+"""Shows that laziness helps exploration: Q-learning in Key-Door-Treasure with an apple that ends the episode.
 
-The apple pays 0.1, the treasure 1. Without a price the learner runs to the apple and never sees the key. At the right
-price it is not worth acting to get the apple: the random default wanders on, finds the key, and the treasure pays.
-Fig. 7 of the paper, with fewer seeds and episodes; `lazymdp reproduce fig7` is the whole of it.
+The apple is near the start and gives a reward of 0.1; the treasure gives 1. Without a price, the learner settles for
+the apple and never sees the key. At the right price, the apple is not worth the cost of control. The agent stays lazy
+until the random default policy finds the key and the treasure. This is Fig. 7 of the paper with fewer seeds and
+episodes; `lazymdp reproduce fig7` runs the full experiment.
 
-Run it with `python examples/lazy_exploration.py [FOLDER]`; the picture goes to FOLDER, the current one if not given.
+Run it with `python examples/lazy_exploration.py [FOLDER]`. It saves a picture in FOLDER, by default the current folder.
 """
 
 import sys
@@ -21,7 +22,7 @@ ETAS = (0.0, 0.03)
 
 
 def main(folder: Path) -> None:
-    """Learns with 20 seeds at both prices, prints how it ends and draws the curves."""
+    """Learns with 20 seeds at each price, prints the final results and draws the learning curves."""
     world = KeyDoorTreasure(apple=True)
     mdp = lz.MDP.from_gymnasium(world, gamma=0.99)
     result = lz.learn.q_learning(
@@ -37,7 +38,7 @@ def main(folder: Path) -> None:
         curves[f"eta = {eta:g}"] = score = lz.measure.mean_interval(result.score[place])
         with_key = result.occupancy[place][:, world.has_key].sum(axis=1).mean()
         print(
-            f"eta = {eta:<4}: final score {score.mean[-1]:.2f} ({score.low[-1]:.2f} to {score.high[-1]:.2f}), "
+            f"eta = {eta:<4}: final return {score.mean[-1]:.2f} ({score.low[-1]:.2f} to {score.high[-1]:.2f}), "
             f"control in {result.control_frequency[place, :, -1].mean():.0%} of the steps, key held in {with_key:.0%}"
         )
     print(f"{result.steps:,} steps in {len(ETAS)} x {result.seeds.size} runs")

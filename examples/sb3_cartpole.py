@@ -1,9 +1,10 @@
-"""Stable-Baselines3 learns when to take control of CartPole.
+"""Trains Stable-Baselines3 agents that learn when to take control of CartPole.
 
-Two defaults, a random one and a half-trained PPO; two learners, DQN and PPO; two prices. For each: how long the pole
-stands (the base return, 500 at most), and in how many of the steps the agent took control.
+There are two default policies (a random one and a half-trained PPO agent), two learners (DQN and PPO) and two prices.
+For each combination, the script prints the return (the number of steps that the pole stands, at most 500) and the
+control rate (the share of steps in which the agent takes control).
 
-Run it with `pip install "lazymdp[sb3]"` and `python examples/sb3_cartpole.py` (a few minutes).
+Install Stable-Baselines3 with `pip install "lazymdp[sb3]"`, then run `python examples/sb3_cartpole.py` (a few minutes).
 """
 
 from collections.abc import Callable
@@ -51,11 +52,11 @@ DQN_SETTINGS = dict(
 
 @dataclass(frozen=True)
 class Play:
-    """What was seen in play.
+    """Results of some episodes.
 
     Attributes:
-        base_return: Mean over the episodes; the price is not subtracted.
-        control_rate: Mean over the episodes of the share of steps under control.
+        base_return: Mean return of the episodes, without the price.
+        control_rate: Mean over the episodes of the share of steps in which the agent took control.
     """
 
     base_return: float
@@ -63,13 +64,13 @@ class Play:
 
 
 def half_trained(steps: int = 6144, seed: int = 0) -> Any:
-    """A PPO on the bare environment, stopped early."""
+    """Trains PPO on the environment without the lazy action, for only a few steps."""
     model = PPO("MlpPolicy", make_vec_env(WORLD, ENVS, seed=seed), seed=seed, device="cpu", **PPO_SETTINGS)
     return model.learn(steps)
 
 
 def train(algorithm: str, default_policy: Any, eta: float, seed: int = 0) -> Any:
-    """A learner of Stable-Baselines3 on the lazy environment; it sees nothing but one more action."""
+    """Trains a Stable-Baselines3 learner on the lazy environment, which to the learner only has one more action."""
     venv = make_vec_env(
         lambda: LazyAction(gym.make(WORLD), default_policy, eta),
         ENVS,
@@ -81,12 +82,12 @@ def train(algorithm: str, default_policy: Any, eta: float, seed: int = 0) -> Any
 
 
 def play(choose: Callable[[NDArray[Any]], NDArray[Any]], default_policy: Any, seed: int = 1) -> Play:
-    """One episode in each of many environments.
+    """Plays one episode in each of `EPISODES` environments.
 
     Args:
-        choose: From observations `[N, 4]` to choices `[N]`: 0, 1 or lazy.
-        default_policy: What acts where the choice is lazy.
-        seed: Of the environments and of the default.
+        choose: Maps observations `[N, 4]` to choices `[N]`: 0, 1 or lazy.
+        default_policy: The policy that acts when the choice is lazy.
+        seed: Random seed of the environments and of the default policy.
     """
     venv = LazyVectorAction(gym.make_vec(WORLD, num_envs=EPISODES, vectorization_mode="sync"), default_policy)
     observations, _ = venv.reset(seed=seed)
@@ -102,28 +103,28 @@ def play(choose: Callable[[NDArray[Any]], NDArray[Any]], default_policy: Any, se
 
 
 def lazy_always(observations: NDArray[Any]) -> NDArray[np.int64]:
-    """The agent that never takes control: the default alone."""
+    """Never takes control, so that the default policy always acts."""
     return np.full(len(observations), LAZY)
 
 
 def greedy(model: Any) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """The choices of a trained model."""
+    """Returns a function that makes the greedy choices of a trained model."""
     return lambda observations: model.predict(observations, deterministic=True)[0]
 
 
 def main() -> None:
-    """Trains and prints the table."""
+    """Trains an agent for every combination and prints the results."""
     for name, default_policy in (("uniform", "uniform"), ("half-trained PPO", half_trained())):
-        print(f"default {name}: alone it returns {play(lazy_always, default_policy).base_return:.0f}")
+        print(f"default policy {name}: return {play(lazy_always, default_policy).base_return:.0f} without control")
         for algorithm in ("DQN", "PPO"):
             for eta in ETAS:
                 found = play(greedy(train(algorithm, default_policy, eta)), default_policy)
                 print(
-                    f"  {algorithm}, eta {eta:<4}: returns {found.base_return:3.0f}, "
-                    f"in control of {found.control_rate:4.0%} of the steps"
+                    f"  {algorithm}, eta {eta:<4}: return {found.base_return:3.0f}, "
+                    f"takes control in {found.control_rate:4.0%} of the steps"
                 )
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # the networks are tiny: more threads only wait for each other
+    torch.set_num_threads(1)  # for networks this small, more threads are slower
     main()

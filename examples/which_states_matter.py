@@ -1,9 +1,9 @@
-"""Which states of FrozenLake matter, by four measures and for three default policies.
+"""Shows which states of FrozenLake matter, by four measures and for three default policies.
 
-The action-gap and importance advice look at the optimal values alone. The lazy-gap and `critical_eta` ask what is lost
-if somebody else acts, so they depend on who that is: the default policy.
+The action-gap and importance advice depend on the optimal action values alone. The lazy-gap and `critical_eta` measure
+what is lost if the default policy acts, so they also depend on the default policy.
 
-Run it with `python examples/which_states_matter.py [FOLDER]`; the picture goes to FOLDER, the current one if not given.
+Run it with `python examples/which_states_matter.py [FOLDER]`. It saves a picture in FOLDER, by default the current one.
 """
 
 import sys
@@ -21,7 +21,7 @@ matplotlib.use("Agg")
 
 
 class Lake:
-    """FrozenLake as `lz.show` draws it: a map, and the cell of each state. Holes are drawn as water."""
+    """The map of FrozenLake and the cell of each state, for `lz.show`. Holes are drawn as water."""
 
     layout: tuple[str, ...] = ("S...", ".~.~", "...~", "~..G")
     action_names: tuple[str, ...] = ("left", "down", "right", "up")
@@ -30,9 +30,9 @@ class Lake:
 
 def main(folder: Path) -> None:
     """Prints the three most important states by each measure and draws the maps."""
-    mdp = load_model("FrozenLake-v1").mdp  # as MDP.from_gymnasium, and with names for the states
+    mdp = load_model("FrozenLake-v1").mdp  # like MDP.from_gymnasium, but with state names
     uniform, optimal = lz.policies.uniform(mdp), lz.policies.optimal(mdp)
-    base = lz.solve(lz.LazyMDP(mdp, uniform, eta=0.0))  # at price 0 these are the values of the base model
+    base = lz.solve(lz.LazyMDP(mdp, uniform, eta=0.0))  # at price 0, `q` holds the values of the base model
     measures = {
         "action-gap": lz.action_gap(base.q),
         "importance advice": lz.importance_advice(base.q),

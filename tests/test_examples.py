@@ -18,9 +18,9 @@ PRINTED = {
         (r"new +0.00  \(never\)", r"worn +3.00", r"poor +6.11", "failure only earns 0.732", r"14 visits a year: 0.955"),
         {"machine.npz", "on_failure.npy"},
     ),
-    "own_environment": ((r"default alone: +return  41", r"price  2.0: best is to act above 1.5"), set()),
+    "own_environment": ((r"default alone: +return  41", r"price  2.0: best is to take control above 1.5"), set()),
     "lazy_exploration": (
-        (r"eta = 0.0 : final score 0.10 ", r"eta = 0.03: final score 0.9\d "),
+        (r"eta = 0.0 : final return 0.10 ", r"eta = 0.03: final return 0.9\d "),
         {"lazy_exploration.png"},
     ),
     "which_states_matter": (
