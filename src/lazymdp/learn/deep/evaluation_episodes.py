@@ -29,7 +29,7 @@ CHUNK = 100
 """Steps between two checks of whether all episodes have ended."""
 MAX_STEPS = 10_000
 """Time limit of an evaluation episode in steps, if the environment has no limit of its own."""
-_EVALUATION = 1  # added to the seed, so that evaluation episodes differ from training episodes
+_EVALUATION = 1  # mixed into the seed, so that evaluation episodes differ from training episodes
 
 
 @dataclass(frozen=True, repr=False)
