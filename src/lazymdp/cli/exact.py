@@ -51,7 +51,7 @@ Tolerance = Annotated[
     float | None,
     _arg(
         metavar="ERROR",
-        help="Guaranteed error of the values, for models with more than a few thousand states.",
+        help="Largest error of the values, guaranteed; for models with more than a few thousand states.",
         help_behavior_hint="(default: exact)",
     ),
 ]
@@ -65,7 +65,7 @@ def solve(
     rows: Annotated[int, _arg(metavar="N", help="Number of states to list, the most important ones first.")] = 15,
     json: Annotated[bool, _arg(help="Print JSON, with all states.", help_behavior_hint="")] = False,
 ) -> int:
-    """Solve a model at one price: where to take control, and what it is worth."""
+    """Solve a model at one price: where to take control, and how much that is worth."""
     source = load_model(model, gamma)
     mdp = source.mdp
     lazy = lz.LazyMDP(mdp, lz.policies.named(mdp, default_policy), eta)
@@ -196,7 +196,7 @@ def explore(
     ] = None,
     open: Annotated[bool, _arg(help="Open the page in the web browser.", help_behavior_hint="")] = False,
 ) -> int:
-    """Write a web page with a slider for the price that shows the optimal policy of a model at every price."""
+    """Write a web page that shows the optimal policy of a model at every price, with a slider for the price."""
     if not out.parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: there is no folder {out.parent}.")
     source = load_model(model, gamma)

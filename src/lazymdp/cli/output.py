@@ -15,7 +15,7 @@ from rich.text import Text
 
 OUT = Console()
 INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+"""Exit code after an interruption (Ctrl-C or SIGTERM)."""
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
@@ -27,9 +27,9 @@ def show_facts(facts: Mapping[str, Any]) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str) -> None:
-    """Print a table; an empty row draws a line.
+    """Print a table; an empty row draws a horizontal line.
 
-    Cells are printed as they are: square brackets in the name of a state are not markup.
+    Cells are printed literally: square brackets in the name of a state are not markup.
     """
     table = Table(title=escape(title))
     for column in columns:
@@ -53,7 +53,7 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert to types that JSON has; infinite numbers and NaN become null."""
+    """Convert a value to types that JSON supports; infinite numbers and NaN become null."""
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""The command `lazymdp reproduce`: the results of the paper and ours, with a verdict on every claim."""
+"""The command `lazymdp reproduce`: the results of the paper and our own, with a verdict on every claim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class All:
 def _subcommand(name: str) -> Any:
     """Return an experiment as a subcommand whose options are the fields of its `Config`."""
     experiment = EXPERIMENTS[name]
-    note = " (redrawn from saved data; --fresh runs it again, which needs a GPU)" if experiment.needs_gpu else ""
+    note = " (redrawn from saved data; --fresh runs it again on a GPU)" if experiment.needs_gpu else ""
     return Annotated[experiment.config, tyro.conf.subcommand(name, description=experiment.title + note + ".")]
 
 
@@ -39,12 +39,12 @@ def reproduce(
     fresh: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False,
     json: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False,
 ) -> int:
-    """Reproduce the results of the paper and ours: data, figures, and whether each claim holds.
+    """Reproduce the results of the paper and our own: data, figures, and whether each claim holds.
 
     Args:
         which: The experiment to reproduce.
         out: Folder for the results.
-        fresh: Run the experiment again even if its data are there.
+        fresh: Run the experiment again even if its data already exist.
         json: Print JSON.
     """
     if isinstance(which, All):
@@ -63,11 +63,11 @@ def reproduce(
                 bars.update(tasks[name], completed=done, total=total)
                 before, percent = percent, 100 * done // total
                 if fresh and EXPERIMENTS[name].needs_gpu and not ERR.is_terminal and percent > before:
-                    ERR.print(f"{name}: {percent}%")  # a log file has no bar, and a study takes long
+                    ERR.print(f"{name}: {percent}%")  # a log file shows no bar, and a study takes a long time
 
             outcomes = reproduce_all(configs, out, fresh=fresh, progress=tell)
     except KeyboardInterrupt:
-        ERR.print("Interrupted. Finished work is kept; give the same command again to continue.", style="bold")
+        ERR.print("Interrupted. Finished work is kept; run the same command again to continue.", style="bold")
         return INTERRUPTED
     index = (out / INDEX).resolve()
     if json:

@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C (SIGINT) and SIGTERM during long work: finish the current iteration first, or stop at once."""
+"""Handling of Ctrl-C (SIGINT) and SIGTERM during long-running work: finish the current iteration, or stop at once."""
 
 from __future__ import annotations
 

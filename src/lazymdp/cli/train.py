@@ -22,7 +22,7 @@ from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, TrainConfig, 
 from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.measure.statistics import mean_interval
 
-_NEAR_BUDGET = 0.02  # how far the control rate of a steered price may be from its budget without a remark
+_NEAR_BUDGET = 0.02  # largest distance of the control rate from the budget that is not reported
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -41,7 +41,7 @@ _METAVARS = {
 
 
 def _field_docs(config: type[AlgorithmConfig]) -> dict[str, str]:
-    """The texts that stand under the fields of a config and of the config it extends."""
+    """Return the docstrings of the fields of a config, including inherited fields."""
     docs: dict[str, str] = {}
     for kind in reversed(config.__mro__[:-1]):
         body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ def _field_docs(config: type[AlgorithmConfig]) -> dict[str, str]:
 
 
 def _defaults(setting: str) -> str:
-    """The defaults of a setting, by algorithm, as the help shows them."""
+    """Return the defaults of a setting for each algorithm, as text for the help."""
     found = {name: getattr(config, setting) for name, config in ALGORITHMS.items() if hasattr(config, setting)}
     shown = {name: " ".join(map(str, value)) if isinstance(value, tuple) else value for name, value in found.items()}
     if set(found.values()) == {None}:
@@ -65,7 +65,7 @@ def _defaults(setting: str) -> str:
 
 
 def _options() -> type[Any]:
-    """A dataclass with the settings of all algorithms as options, each None unless given."""
+    """Return a dataclass with the settings of all algorithms as options, each None unless it is given."""
     options: dict[str, tuple[str, Any, Any]] = {}
     for config in ALGORITHMS.values():
         hints, docs = get_type_hints(config), _field_docs(config)
@@ -97,26 +97,26 @@ def train(
     json: bool = False,
     settings: Settings = Settings(),  # type: ignore[valid-type]  # noqa: B008 (frozen)
 ) -> int:
-    """Train an agent; needs the extra `deep`, and `minatar` or `atari` for their games.
+    """Train an agent. This needs the extra `deep`, and `minatar` or `atari` for their games.
 
-    With a range of prices (the default) the agent is a dial: one network for every price. With one price it is a
-    specialist. Settings that are not given have the algorithm's default for the environment. An interrupted run
-    continues with `lazymdp resume`.
+    With a range of prices (the default), the agent is a dial: one network for all prices. With a single price, it is a
+    specialist. Settings that are not given have the default of the algorithm for this environment. `lazymdp resume`
+    continues an interrupted run.
 
     Args:
         env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions.
-        algorithm: pqn (parallel Q(lambda); fastest where environments are compiled) or dqn (replay and a target
-            network; needs fewer samples).
-        out: Folder of the run; runs/ALGORITHM-ENV-SEED by default.
-        default_policy: What acts when the agent is lazy: uniform, noop, repeat, the number of an action, or the folder
-            of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5).
+        algorithm: pqn (parallel Q(lambda); the fastest in compiled environments) or dqn (replay and a target network;
+            needs fewer samples).
+        out: Folder of the run; by default runs/ALGORITHM-ENV-SEED.
+        default_policy: Policy that acts when the agent is lazy: uniform, noop, repeat, the number of an action, the
+            folder of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5), or the file of a Stable-Baselines3 model.
         seed: Random seed.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
-        checkpoint_seconds: Seconds between two checkpoints: the work that an interruption can cost.
+        checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
-        settings: Settings of the algorithm. Atari and MinAtar have other defaults than shown for some of them.
+        settings: Settings of the algorithm. For Atari, and for dqn on MinAtar, some defaults differ from those shown.
     """
     given = {name: value for name, value in vars(settings).items() if value is not None}
     if "eta" in given:
@@ -147,7 +147,7 @@ def resume(
         run: Folder of the run.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
-        checkpoint_seconds: Seconds between two checkpoints: the work that an interruption can cost.
+        checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
     """
@@ -174,7 +174,7 @@ def evaluate(
     best: bool = False,
     json: bool = False,
 ) -> int:
-    """Play whole episodes with a trained agent: its return and how often it takes control, at each price.
+    """Play whole episodes with a trained agent, and report its return and control rate at each price.
 
     Args:
         run: Folder of the run.
@@ -221,7 +221,7 @@ def _train(
 
         def on_report(run: Any, metrics: list[Any]) -> None:
             nonlocal events
-            stop.gently = True  # from now on there is something to save
+            stop.gently = True  # from now on, there is progress to save
             if tensorboard:
                 events = events or _summary_writer()(str(folder.path / "events"), purge_step=first + 1)
                 for row in metrics:
@@ -258,7 +258,7 @@ def _evaluate_after_training(
             total = folder.config().settings.total_steps
             _show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
         except KeyboardInterrupt:
-            _say(f"Interrupted. Evaluate it with: lazymdp evaluate {folder.path}")
+            _say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}")
             return INTERRUPTED
     return 0
 
@@ -291,7 +291,7 @@ def _show_evaluation(
         print_json({**results, **({} if found is None else {"for_control_rate": asdict(found)})})
         return
     count = "1 episode" if episodes == 1 else f"{episodes} episodes"
-    table = Table("eta", "return", "95 % interval", "control rate", title=f"{count} at each price")
+    table = Table("eta", "return", "95% interval", "control rate", title=f"{count} at each price")
     for eta, one, rate in zip(played.etas, intervals, played.control_rate, strict=True):
         table.add_row(f"{eta:.4g}", f"{one.mean:.2f}", f"{one.low:.2f} to {one.high:.2f}", f"{rate:.1%}")
     OUT.print(table)
@@ -300,22 +300,22 @@ def _show_evaluation(
 
 
 def _remarks(agent: Any, played: Any, unfinished: int, found: Any, control_rate: float | None) -> list[str]:
-    """What to say under the table of an evaluation."""
+    """Return the remarks to print below the table of an evaluation."""
     remarks, budget = [], agent.algorithm.config.control_budget
     if unfinished:
-        remarks.append(f"{unfinished} episodes reached the time limit of the evaluation and count as they were then.")
+        remarks.append(f"{unfinished} episodes were stopped at the time limit of the evaluation.")
     if budget is not None and abs(played.control_rate[0] - budget) > _NEAR_BUDGET:
         remarks.append(
-            f"The budget was {budget:.1%}. Either the price has not settled (train longer), or the control rate jumps "
-            "there and no single price meets it."
+            f"The control budget was {budget:.1%}. Either the price has not settled yet (train longer), or the control "
+            "rate jumps at this price and no single price meets the budget."
         )
     if found is not None and control_rate is not None:
         if found.control_rate > control_rate:
             remarks.append(
-                f"No price in the range keeps the control rate within {control_rate:.1%}: train for higher prices."
+                f"No price in the range keeps the control rate at or below {control_rate:.1%}: train for higher prices."
             )
         remarks.append(
-            f"The control rate is {found.control_rate:.1%} at eta = {found.eta:.4g} (95 % interval "
+            f"The control rate is {found.control_rate:.1%} at eta = {found.eta:.4g} (95% interval "
             f"{found.eta_low:.4g} to {found.eta_high:.4g}), with a mean return of {found.mean_return:.2f}."
         )
     return remarks
@@ -340,7 +340,7 @@ def _check_control_rate(control_rate: float | None, settings: AlgorithmConfig) -
         raise ValueError(f"control_rate is {control_rate}, expected a share of steps between 0 and 1.")
     if not settings.is_range:
         raise ValueError(
-            "--control-rate looks for a price in a range, but the run has a single price: train for a range (--eta LOW "
+            "--control-rate searches a range of prices, but the run has a single price: train for a range (--eta LOW "
             "HIGH), or steer the price during training (--control-budget SHARE)."
         )
 
@@ -353,7 +353,7 @@ def _check_amounts(episodes: int, seconds: float = 1.0) -> None:
 
 
 def _deep(module: str) -> Any:
-    """A module of `lazymdp.learn.deep` that needs JAX."""
+    """Import a module of `lazymdp.learn.deep` that needs JAX."""
     try:
         return import_module(f"lazymdp.learn.deep.{module}")
     except ImportError as error:

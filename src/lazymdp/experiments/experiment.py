@@ -1,4 +1,4 @@
-"""What an experiment is: settings in, data out; claims and a figure from the data alone. No files, no printing."""
+"""The definition of an experiment: settings in, data out; claims and a figure from the data. No files, no printing."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class Experiment:
     Attributes:
         name: Its name at the command line.
         title: One line that says what it shows.
-        config: Its settings, a frozen dataclass; called without arguments it gives the settings of the paper.
+        config: The class of its settings, a frozen dataclass whose defaults are the settings of the paper.
         run: Computes the data and reports progress. If `needs_gpu`, it also takes the `Parts` of `study`.
-        claims: Checks the claims, from the data alone.
-        plot: Draws the figure, from the data alone.
+        claims: Checks the claims, using only the data.
+        plot: Draws the figure, using only the data.
         caption: Explains the figure.
-        needs_gpu: Whether running it takes a GPU and much longer than a minute. Such an experiment, a *study*, is
-            redrawn from the data committed in the repository unless it is asked to run again.
+        needs_gpu: Whether running it takes a GPU and much longer than a minute. The figure of such an experiment, a
+            *study*, is drawn from the data committed in the repository, unless a new run is requested.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """App. Fig. 10: how often the optimal agent is lazy at each price, in both worlds and with two default policies.
 
 The curves are exact: they have one step per optimal policy of the eta-path. We count in two ways: the share of *states*
-in which the agent is lazy, and the share of *steps* in which it is lazy when episode follows episode without end.
+in which the agent is lazy, and the share of *steps* in which it is lazy in the long run, over many episodes.
 
 Below eta_min the agent is never lazy; above eta_max it always is. In these four cases the bounds given by the theorems
 are exact.

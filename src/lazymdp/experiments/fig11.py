@@ -91,9 +91,9 @@ def _moves_to_treasure(value: NDArray[np.float64], alive: NDArray[np.bool_]) -> 
 
 
 def _correlation(states: Table, measure: str, distance: str, layer: int) -> float:
-    """Return Spearman's rank correlation over the reachable states of a layer; -1: the nearer, the more important."""
+    """Return Spearman's rank correlation over the reachable states of a layer; -1 if nearer is more important."""
     here = (states["reachable"] == 1) & (states["has_key"] == layer)
-    from scipy.stats import spearmanr  # takes 0.4 s to import and few commands need it
+    from scipy.stats import spearmanr  # takes 0.4 s to import, and few commands need it
 
     return float(spearmanr(states[measure][here], states[distance][here]).statistic)
 
@@ -106,7 +106,7 @@ def _share_near(states: Table, measure: str) -> float:
 
 
 def claims(data: Tables) -> list[Claim]:
-    """Check what the paper reads off the maps, as numbers."""
+    """Check the paper's observations about the maps, as numbers."""
     states, (low, high) = data["states"], (float(data["prices"][name][0]) for name in ("low", "high"))
     alive = states["reachable"] == 1
     control = alive & (states["control_high"] == 1)

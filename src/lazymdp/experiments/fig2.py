@@ -1,7 +1,7 @@
 """Fig. 2: the lazy-gap of Rivers & Bridges, with a default policy that is optimal except on the slippery bridges.
 
 The paper says that the lazy-gap is positive on the bridges only, *for any eta* below eta_max. This is true at eta = 0,
-the price that it draws. At larger prices the lazy-gap is positive elsewhere, too, but stays below the price. The
+the price of its figure. At larger prices, the lazy-gap is positive elsewhere, too, but stays below the price. The
 conclusion therefore holds at every price: the optimal agent takes control on the bridges only. We check it on the exact
 eta-path.
 

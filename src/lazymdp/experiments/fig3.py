@@ -31,7 +31,7 @@ from lazymdp.show.style import CONTROL_SCALE
 
 TITLE = "Key-Door-Treasure: the higher the price, the fewer and more crucial the control states"
 _CONTROLS = {0.008: 195, 0.02: 130, 0.05: 43, 0.1: 16}
-"""Number of control states by price, computed once by an independent program on the same map."""
+"""Number of control states by price, computed once on the same map by an independent program."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Ours: the exact eta-path of Key-Door-Treasure, the optimal policies of all prices at once.
+"""Our own: the exact eta-path of Key-Door-Treasure, the optimal policies of all prices at once.
 
 The value of a fixed policy is linear in the price, so the optimal value is the upper envelope of finitely many lines.
 The eta-path finds all of them, and with them the best return for every limit on the expected number of controls.
@@ -74,7 +74,7 @@ def claims(data: Tables) -> list[Claim]:
     low, high = float(every["from_eta"][1]), float(every["from_eta"][-1])
     values, controls = every["base_value"], every["control_count"]
     slopes = np.diff(values) / np.minimum(np.diff(controls), -1e-300)
-    moved = np.diff(controls) < -1e-12  # False between policies that differ only in states never reached
+    moved = np.diff(controls) < -1e-12  # False between policies that differ only in states that are never reached
     concave, falls = bool((np.diff(slopes[moved]) > -1e-9).all()), bool((np.diff(controls) <= 1e-12).all())
     indexable, same = bool(data["facts"]["indexable"][0]), checks["same_control"].astype(bool)
     return [

@@ -1,9 +1,9 @@
-"""Ours: on MinAtar games, one dial against a specialist for every price, with the same total number of steps.
+"""Our own: one dial against a specialist for every price on MinAtar, with the same total number of steps.
 
 Three methods are compared. *augmented* trains, for each price, a network with A + 1 outputs, as in the paper;
 *structured* trains, for each price, a network with A outputs from which the lazy value is derived; *dial* trains one
 network for all prices, for as many steps as all specialists together. Each network is then evaluated on episodes of at
-most `max_steps` steps, without exploration unless `epsilon` says otherwise.
+most `max_steps` steps, without exploration unless `epsilon` is above 0.
 
 The settings of the dial were chosen on Breakout and Asterix. To be fair to the specialists, the table `trials` holds
 runs with other settings, and at every price a specialist is represented by the settings that worked best for it.
@@ -66,11 +66,11 @@ class Config:
     chunk: int = 20
     """Training iterations per call of the compiled program."""
     skip_exploring: bool = False
-    """Do not train the dials that are evaluated with 5% random choices, for the comparison with the prototype."""
+    """Skip the dials that are compared with the prototype, which are evaluated with 5% random choices."""
 
 
 def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:
-    """Train and evaluate every method on every game; finished parts are kept in `parts`."""
+    """Train and evaluate every method on every game; finished parts are saved in `parts`."""
     unknown = [game for game in config.games if game not in Config().games]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(Config().games)}.")
@@ -95,10 +95,10 @@ def run(config: Config, progress: Progress | None = None, parts: Parts | None = 
 
 
 def part(config: Config, game: str, method: str, tell: Callable[[float], None]) -> Table:
-    """Run one method on one game, for all seeds and prices; `tell` is called with the share that is done."""
+    """Run one method on one game, for all seeds and prices; `tell` is called with the share of the work done."""
     of_dial = method == "dial"
     rate = config.dial_learning_rate if of_dial else config.learning_rate
-    # A dial has one run per seed and is evaluated at all prices, a specialist has one run per price and seed.
+    # A dial has one run per seed, which is evaluated at all prices; a specialist has one run per price and seed.
     shape = (config.seeds, len(config.etas)) if of_dial else (len(config.etas) * config.seeds, 1)
     etas = np.tile(config.etas, config.seeds) if of_dial else np.repeat(config.etas, config.seeds)
     seeds = np.arange(config.seeds)
@@ -154,7 +154,7 @@ def _train_and_evaluate(
     for call in range(calls):
         learners, ended = population.advance(learners)
         if (call + 1) % -(-calls // 20) == 0:
-            int(ended.episodes.sum())  # waits for the device, which is asked for results ahead of time otherwise
+            int(ended.episodes.sum())  # wait for the device, because calls only queue work
             tell(0.95 * (call + 1) / calls)
     played = population.evaluate(
         learners, etas, episodes=config.episodes, epsilon=config.epsilon, max_steps=config.max_steps
@@ -177,7 +177,7 @@ def _return(rows: Table, game: str, method: str, eta: float) -> Interval:
 
 
 def _value(rows: Table, game: str, method: str, eta: float) -> float:
-    """Mean return minus the price paid for control, which is what agents maximize; with the best of the settings."""
+    """Return the mean return minus the price paid, which agents maximize, for the best of the settings tried."""
     cell = _cell(rows, game, method, eta)
     value = cell["mean_return"] - eta * cell["control_rate"] * cell["mean_length"]
     settings = np.stack([cell["epochs"], cell["learning_rate"]], -1)
@@ -219,7 +219,7 @@ def claims(data: Tables) -> list[Claim]:
 
 
 def _prototype_claims(data: Tables, games: list[str], etas: list[float]) -> list[Claim]:
-    """Compare the dial with its first prototype, under the prototype's protocol if such runs are there."""
+    """Compare the dial with its first prototype, under the prototype's protocol if such runs exist."""
     exploring, found = data.get("exploring", {"game": np.array([], dtype=str)}), []
     for (game, eta), wanted in PROTOTYPE.items():
         if game in games and eta in etas:

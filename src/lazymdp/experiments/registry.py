@@ -1,4 +1,4 @@
-"""The one list of experiments."""
+"""The list of all experiments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in map(Experiment.of, (fig2, fig3, fig7, fig10, fig11, theorem4, kdt_path, samples, minatar))
 }
-"""Every experiment by name: the paper's in the order of the paper, then ours."""
+"""Every experiment by name: those of the paper in its order, then our own."""
 
 
 def on_cpu() -> dict[str, Experiment]:
-    """Return the experiments that a CPU runs in about a minute altogether."""
+    """Return the experiments that run on a CPU; together they take about a minute."""
     return {name: experiment for name, experiment in EXPERIMENTS.items() if not experiment.needs_gpu}

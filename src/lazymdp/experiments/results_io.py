@@ -2,7 +2,7 @@
 
 A result is a folder with one CSV file per table, `claims.csv`, and `run.json`, the record: name and settings, command,
 versions and date. `run.json` is written last, so a folder that has one is complete. A run that was interrupted before
-that is repeated.
+that point is run again.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Record:
 
     Attributes:
         name: Name of the experiment.
-        settings: The fields of its `Config`, as JSON holds them.
+        settings: The fields of its `Config`, converted to JSON types.
         command: The command line that made the data.
         seconds: Run time in seconds.
         versions: Versions of Python and of the packages used.
-        finished: Date and time of the end of the run, UTC.
+        finished: Date and time at which the run ended, UTC.
     """
 
     name: str
@@ -59,7 +59,7 @@ def as_saved(config: Any) -> dict[str, Any]:
 
 
 def save(folder: Path, data: Tables, record: Record, claims: Sequence[Claim] | None = None) -> None:
-    """Write the tables, the claims if there are any to write, and last the record."""
+    """Write the tables, the claims if they are given, and finally the record."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RECORD).unlink(missing_ok=True)  # from here on the folder is incomplete until the record is written
     for name, columns in data.items():

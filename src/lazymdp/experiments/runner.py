@@ -1,8 +1,8 @@
-"""Reproduce experiments into folders: data, claims, figures, and one page that shows all of them.
+"""Reproduction of experiments into folders: data, claims, figures, and one page that shows all of them.
 
 `OUT/NAME/` holds the tables of an experiment as CSV files, `claims.csv`, `figure.png`, `figure.svg` and `run.json`;
-`OUT/index.html` shows every result in `OUT`. If a result with the same settings and versions is already there, its data
-are reused, so an interrupted command can simply be repeated; its claims are judged and its figure is drawn again.
+`OUT/index.html` shows every result in `OUT`. If a result with the same settings and versions already exists, its
+data are reused, so an interrupted command can simply be repeated. Its claims are checked and its figure is drawn again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Outcome:
         experiment: The experiment.
         claims: Its claims, and whether they hold.
         record: Its settings, versions and run time.
-        reused: Whether the data were there already, in the output folder or, for a study, in the repository.
+        reused: Whether the data already existed, in the output folder or, for a study, in the repository.
     """
 
     experiment: Experiment
@@ -59,12 +59,12 @@ def reproduce_all(
     fresh: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Outcome]:
-    """Reproduce several experiments, and write the explorer of Key-Door-Treasure and `OUT/index.html`.
+    """Reproduce several experiments, and write `OUT/index.html` and, with `kdt-path`, the explorer.
 
     Args:
         configs: Settings of the experiments, by name.
         out: Folder for all results; it is created if necessary.
-        fresh: Run the experiments again even if their data are there.
+        fresh: Run the experiments again even if their data already exist.
         progress: Called with the name of an experiment, the amount of work done and the total amount.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -86,13 +86,13 @@ def reproduce_all(
 
 
 def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progress: Progress | None = None) -> Outcome:
-    """Reproduce one experiment: run it or reuse its data, judge its claims and draw its figure.
+    """Reproduce one experiment: run it or reuse its data, check its claims and draw its figure.
 
     Args:
         name: Name of the experiment.
         config: Its settings, an instance of its `Config`.
         out: Folder for all results.
-        fresh: Run it again even if its data are there.
+        fresh: Run it again even if its data already exist.
         progress: Called with the amount of work done and the total amount.
     """
     experiment, folder = EXPERIMENTS[name], out / name
@@ -124,13 +124,13 @@ def _reproduce_study(
 
 
 def _finish(experiment: Experiment, data: Tables, record: Record, folder: Path, *, reused: bool) -> Outcome:
-    """Judge the claims, draw the figure and write everything that is not in the folder yet."""
+    """Check the claims, draw the figure and write everything that is not yet in the folder."""
     claims = experiment.claims(data)
-    if reused and results_io.load_record(folder) == record:  # the data are there; only texts and figure may differ
+    if reused and results_io.load_record(folder) == record:  # only claims and figure may have changed
         results_io.save_claims(folder, claims)
         draw(experiment, data, folder)
     else:
-        (folder / results_io.RECORD).unlink(missing_ok=True)  # the folder is incomplete until all is written
+        (folder / results_io.RECORD).unlink(missing_ok=True)  # the folder is incomplete until everything is written
         draw(experiment, data, folder)
         results_io.save(folder, data, record, claims)
     return Outcome(experiment, claims, record, reused)
@@ -148,7 +148,7 @@ def draw(experiment: Experiment, data: Tables, folder: Path) -> None:
 
 
 def saved_outcomes(out: Path) -> list[Outcome]:
-    """Return every complete result in a folder, with its claims as they were judged, in the order of the registry."""
+    """Return every complete result in a folder, with its saved claims, in the order of the registry."""
     found = []
     for name, experiment in EXPERIMENTS.items():
         record = results_io.load_record(out / name)

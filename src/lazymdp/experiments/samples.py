@@ -1,10 +1,10 @@
-"""Ours: how many samples Q-learning needs in the structured form and in the paper's augmented form.
+"""Our own: how many samples Q-learning needs in the structured form and in the paper's augmented form.
 
 In the structured form, the value of being lazy is computed as an expectation over the actions of the default policy,
-and the agent learns from every executed action. In the augmented form, it has a column of its own in the table, and its
-targets are noisy because each one sees a single action of the default policy. We use Key-Door-Treasure without the
-apple and with a uniform start distribution. Both forms are run with several constant step sizes, and each is
-represented by the step size that works best for it. Errors are measured against the exact solution.
+and the agent learns from every executed action. In the augmented form, that value has its own column in the table, and
+its targets are noisy because each one depends on a single sampled action of the default policy. We use
+Key-Door-Treasure without the apple and with a uniform start distribution. Both forms are run with several constant step
+sizes, and each is represented by the step size that works best for it. Errors are measured against the exact solution.
 
 Mean error of the control values against the number of steps. Thin lines: one step size each; thick lines: the best step
 size. At first the two forms are equally good. The smaller the error has to be, the larger the advantage of the
@@ -33,7 +33,7 @@ from lazymdp.show import styled
 
 TITLE = "Sample efficiency: structured against augmented Q-learning"
 LEVELS = (0.03, 0.01, 0.003, 0.001)
-"""Mean errors for which the required number of steps is reported."""
+"""Mean errors for which the number of steps needed is reported."""
 _FORMS = (("augmented", FAINT, "--"), ("structured", CONTROL, "-"))
 _FIRST = 250
 """Number of episodes of the shortest runs."""

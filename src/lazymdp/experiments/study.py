@@ -1,12 +1,12 @@
 """Studies: experiments that need a GPU and are therefore run rarely and in parts.
 
-The data of a study are committed in the folder `results/` of the repository, and `reproduce` redraws the figure and
-judges the claims from there. Only `fresh` runs a study again. It is then made part by part: every finished part is
-saved in `FOLDER/parts`, so that the same command continues an interrupted study. When all parts are there, they become
-the data of the study and are removed.
+The data of a study are committed in the folder `results/` of the repository. `reproduce` draws the figure and checks
+the claims from these data; only `fresh` runs a study again. The study is then run part by part. Every finished part is
+saved in `FOLDER/parts`, so the same command continues an interrupted study. When all parts are complete, they are
+merged into the data of the study and deleted.
 
-A study covers several games: its `Config` has a field `games` and each of its tables has a column `game`. The games can
-be run separately, also by several processes at once that share a folder.
+A study covers several games: its `Config` has a field `games`, and each of its tables has a column `game`. The games
+can be run separately, even by several processes at once that share a folder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Parts:
         self._used: list[Path] = []
 
     def get(self, name: str, make: Callable[[], Table]) -> Table:
-        """Return a part: load it if it is there, otherwise make it and save it."""
+        """Return a part: load it if it exists, otherwise make it and save it."""
         folder = self.folder / name
         record = results_io.load_record(folder)
         if record is None:
@@ -72,7 +72,7 @@ class Parts:
 
 
 def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Tables, Record]:
-    """Return the data of a study and their record: those in `folder` if it holds a study, else the committed ones."""
+    """Return the data of a study and their record, from `folder` if it holds a study, else from the repository."""
     wanted = as_saved(config)
     committed = COMMITTED / experiment.name
     for source in (folder, committed):
@@ -99,7 +99,7 @@ def run(experiment: Experiment, config: Any, folder: Path, progress: Progress | 
 
 
 def merged(experiment: Experiment, folder: Path, data: Tables, record: Record) -> tuple[Tables, Record]:
-    """Add newly run games to the study in `folder`, replacing those that were there; call this under the lock."""
+    """Add new games to the study in `folder`, replacing older data of the same games; the caller holds the lock."""
     before = results_io.load_record(folder)
     if before is None:
         return data, record
@@ -112,7 +112,7 @@ def merged(experiment: Experiment, folder: Path, data: Tables, record: Record) -
 
 
 def _check_folder(folder: Path, config: Any) -> None:
-    """Refuse a folder that holds a study with other settings, whose data took long to make."""
+    """Raise an error if the folder holds a study with other settings, whose data took long to compute."""
     record = results_io.load_record(folder)
     if record is not None and _without_games(record.settings) != _without_games(as_saved(config)):
         raise ValueError(f"{folder} holds a study with other settings; choose another output folder.")

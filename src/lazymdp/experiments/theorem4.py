@@ -1,4 +1,4 @@
-"""Ours: `eta_min` according to Theorem 4 against the true value, on random models whose episodes can end.
+"""Our own: `eta_min` according to Theorem 4 against the true value, on random models whose episodes can end.
 
 The theorem assumes that the best policy that is never lazy does not change as the price rises. If episodes can end, it
 may change, because the price is paid at every step. The models have Dirichlet transitions to all states, one of which

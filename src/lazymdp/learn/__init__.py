@@ -1,4 +1,4 @@
-"""Learning when to act from samples: tabular learners, and deep agents (which need JAX)."""
+"""Learning from samples when to act: tabular learners, and deep agents (which need JAX)."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `train` and `load` on first use, so that the tabular learners need no JAX."""
+    """Imports `train` and `load` on first use, so that the tabular learners do not need JAX."""
     if name in ("train", "load"):
         try:
             from lazymdp.learn.deep import factory, trainer

@@ -1,6 +1,7 @@
-"""How an agent acts in many environments at once: choices, the episodes under way, and stacks of frames.
+"""Acting in many environments at once: choices, episodes in progress, and frame stacks.
 
-N is the number of environments; M of them form a group that acts together (all of them, unless emulators take turns).
+N is the number of environments, and M the size of a group that acts together. M equals N unless Atari emulators take
+turns in two groups.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _Tree = TypeVar("_Tree")
 
 
 class Choice(NamedTuple):
-    """Choices of the agent, `[M]` each."""
+    """Choices of the agent in M environments; every field is `[M]`."""
 
-    executed: Array  # action executed in the environment, the agent's or the default policy's
-    taught: Array  # network output that the step teaches
-    lazy: Array  # whether the choice was to be lazy
-    greedy: Array  # whether the choice was the greedy one
-    value: Array  # value of the state to the greedy agent
+    executed: Array  # action executed in the environment, chosen by the agent or by the default policy
+    taught: Array  # index of the network output that this step trains
+    lazy: Array  # whether the agent chose to be lazy
+    greedy: Array  # whether the choice was greedy
+    value: Array  # value of the state under the greedy policy
 
 
 def choose(
@@ -36,7 +37,7 @@ def choose(
         probabilities: `[M, A]` probabilities of the default policy.
         eta: `[M]` prices.
         uniform: `[3, M]` random numbers between 0 and 1.
-        epsilon: Probability of a choice drawn uniformly from all A + 1.
+        epsilon: Probability of drawing uniformly from all A + 1 choices.
         form: Form of the outputs.
     """
     n_actions = probabilities.shape[-1]
@@ -52,30 +53,30 @@ def choose(
 
 
 def sample_cdf(cumulative: Array, uniform: Array) -> Array:
-    """Samples by inverting the cumulative distribution.
+    """Samples indices `[...]` by inverting cumulative distributions.
 
     Args:
-        cumulative: `[..., K]` cumulative probabilities; the last one counts as 1, whatever its rounding.
+        cumulative: `[..., K]` cumulative probabilities; the last one is taken to be 1, regardless of rounding.
         uniform: `[...]` random numbers between 0 and 1.
     """
     return (uniform[..., None] >= cumulative[..., :-1]).sum(-1)
 
 
 class Actors(NamedTuple):
-    """What is known of the episodes under way, `[N]` each."""
+    """State of the episodes in progress; fields are `[N]` unless noted."""
 
     eta: Array  # price of the episode
-    action: Array  # action executed last; the no-op at the start of an episode
+    action: Array  # last executed action; the no-op at the start of an episode
     lazy: Array  # whether the last choice was to be lazy
-    greedy: Array  # [N, 2] greedy choices in this iteration, and those of them that took control
+    greedy: Array  # [N, 2] number of greedy choices in this iteration, and how many of them took control
     totals: Array  # [N, 3] return, steps and controls so far
-    reward: Array  # largest absolute reward plus price so far
+    reward: Array  # largest absolute reward plus absolute price so far
     value: Array  # largest absolute state value so far
-    first_value: Array  # the same during the first iteration: a fresh network may begin with large values
+    first_value: Array  # `value` after the first iteration: a new network may start with large values
 
 
 class Episodes(NamedTuple):
-    """Episodes that ended at a step, `[M]` or `[T, M]` each; the rest counts only where `ended` is true."""
+    """Episodes that ended at a step; fields are `[M]`, or `[T, M]`, and valid only where `ended` is true."""
 
     ended: Array
     eta: Array
@@ -85,7 +86,7 @@ class Episodes(NamedTuple):
 
 
 def new_actors(eta: Array, noop: int) -> Actors:
-    """Actors before their first step, at `[N]` prices."""
+    """Returns the actors before their first step, at `[N]` prices."""
     zeros, n_envs = jnp.zeros_like(eta), eta.size
     flags, actions = jnp.zeros(n_envs, bool), jnp.full(n_envs, noop, jnp.int32)
     counts, totals = jnp.zeros((n_envs, 2), jnp.int32), jnp.zeros((n_envs, 3))
@@ -93,8 +94,8 @@ def new_actors(eta: Array, noop: int) -> Actors:
 
 
 def note_choice(actors: Actors, choice: Choice) -> Actors:
-    """Notes the choices just made, and counts the greedy ones."""
-    # Counted per environment and summed once per iteration: a sum at every step would be a kernel of its own.
+    """Records the choices just made and counts the greedy ones."""
+    # Counted per environment and summed once per iteration: summing at every step would launch an extra kernel.
     counts = jnp.stack([choice.greedy, choice.greedy & ~choice.lazy], -1)
     return actors._replace(
         action=choice.executed.astype(jnp.int32), lazy=choice.lazy, greedy=actors.greedy + counts.astype(jnp.int32)
@@ -102,17 +103,17 @@ def note_choice(actors: Actors, choice: Choice) -> Actors:
 
 
 def add_step(actors: Actors, reward: Array, restarted: Array, new_eta: Array, noop: int) -> tuple[Actors, Array]:
-    """Adds the outcome of a step to the episodes under way.
+    """Adds the outcome of a step to the episodes in progress.
 
     Args:
         actors: The actors before the step.
-        reward: `[M]` rewards as the environment gives them.
-        restarted: `[M]` whether a new episode has begun; its price is `new_eta`.
-        new_eta: `[M]` prices.
-        noop: Action that counts as the one before the first.
+        reward: `[M]` rewards of the environment, not clipped.
+        restarted: `[M]` whether a new episode has begun.
+        new_eta: `[M]` prices of the episodes that have just begun.
+        noop: Action that stands for the last action when an episode begins.
 
     Returns:
-        The actors, and `[M, 3]` return, steps and controls of the episodes up to and including this step.
+        The actors after the step, and `[M, 3]` return, steps and controls of each episode, including this step.
     """
     totals = actors.totals + jnp.stack([reward, jnp.ones_like(reward), 1.0 - actors.lazy], -1)
     return actors._replace(
@@ -123,11 +124,11 @@ def add_step(actors: Actors, reward: Array, restarted: Array, new_eta: Array, no
 
 
 def note_extremes(actors: Actors, reward: Array, value: Array, first_iteration: Array) -> Actors:
-    """Updates the largest rewards and values, by which divergence is detected.
+    """Updates the largest rewards and values seen, which are used to detect divergence.
 
     Args:
         actors: The actors.
-        reward: `[M]` rewards as learned from.
+        reward: `[M]` rewards used for learning, clipped if the settings say so.
         value: `[M]` state values.
         first_iteration: Whether this is the first iteration of the run.
     """
@@ -140,32 +141,32 @@ def note_extremes(actors: Actors, reward: Array, value: Array, first_iteration: 
 
 
 class Group(NamedTuple):
-    """The environments `begin` to `begin + size - 1`, which act together."""
+    """A group of environments that act together: `begin` to `begin + size - 1`."""
 
     begin: Array | int
     size: int
 
     def part(self, tree: _Tree) -> _Tree:
-        """The group's part `[M, ...]` of arrays `[N, ...]`."""
+        """Returns the group's part `[M, ...]` of arrays `[N, ...]`."""
         return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, self.begin, self.size), tree)
 
     def put(self, tree: _Tree, parts: _Tree) -> _Tree:
-        """Arrays `[N, ...]` with the group's part replaced."""
+        """Returns arrays `[N, ...]` with the group's part replaced."""
         return jax.tree.map(lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, self.begin, 0), tree, parts)
 
     def put_row(self, buffer: Array, row: Array, new: Array) -> Array:
-        """A buffer `[T, N, ...]` with the group's part of one row replaced."""
+        """Returns a buffer `[T, N, ...]` with the group's part of one row replaced."""
         start = (row, self.begin, *(0 for _ in new.shape[1:]))
         return jax.lax.dynamic_update_slice(buffer, new[None].astype(buffer.dtype), start)
 
 
 def empty_stack(n_envs: int, shape: tuple[int, ...], dtype: type, n_frames: int) -> Array | tuple[()]:
-    """Stacks `[N, ..., S]` of black frames; nothing where a frame is an observation."""
+    """Returns stacks `[N, ..., S]` of black frames, or `()` if an observation is a single frame."""
     return jnp.zeros((n_envs, *shape), dtype) if n_frames > 1 else ()
 
 
 def push_frame(stack: Array | tuple[()], frame: Array, restarted: Array) -> tuple[Array, Array | tuple[()]]:
-    """The observation, newest frame last, and the stack with it; frames before an episode's start are black."""
+    """Returns the observation, newest frame last, and the updated stack. Frames before an episode starts are black."""
     if isinstance(stack, tuple):
         return frame, stack
     kept = stack[..., 1:] * ~restarted.reshape(-1, *(1 for _ in stack.shape[1:]))

@@ -1,4 +1,4 @@
-"""Trained agents: values, lazy-gaps, evaluation, and the price that meets a control rate."""
+"""Trained agents: values, lazy-gaps, evaluation, and the price at which a dial meets a control rate."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ControlRatePrice:
 
     Attributes:
         eta: The price.
-        eta_low: Lower end of its 95 % confidence interval, within the range of prices trained for.
-        eta_high: Upper end.
+        eta_low: Lower end of its 95% confidence interval, within the range of prices trained for.
+        eta_high: Upper end of the interval.
         control_rate: Share of steps in control at this price, in the same episodes.
         mean_return: Mean return at this price, price excluded.
     """
@@ -52,13 +52,13 @@ class ControlRatePrice:
 class Agent:
     """A trained agent.
 
-    Observations are batches `[N, ...]` as the environment returns them. States may be given as numbers, and images with
-    the channels first.
+    Observations are batches `[N, ...]` in the form in which the environment returns them. States may also be given as
+    integers `[N]`, and images with channels first.
 
     Args:
-        algorithm: The algorithm it was trained with.
+        algorithm: The algorithm that trained the agent.
         parameters: Parameters of its network.
-        eta: The single price it was trained for, or None for a dial.
+        eta: The single price that the agent was trained for, or None for a dial.
     """
 
     def __init__(self, algorithm: Algorithm, parameters: Parameters, eta: float | None) -> None:
@@ -76,11 +76,11 @@ class Agent:
 
     @property
     def is_dial(self) -> bool:
-        """Whether it was trained for a range of prices."""
+        """Whether the agent was trained for a range of prices."""
         return self.eta is None
 
     def q(self, observations: ArrayLike, eta: ArrayLike | None = None) -> NDArray[np.float32]:
-        """`[N, A]` values of taking control at price `eta`, a number or `[N]`, which a dial needs to know."""
+        """Returns `[N, A]` values of taking control at price `eta` (a number or `[N]`; required for a dial)."""
         seen = self._observations(observations)
         prices = self._prices(eta, len(seen))
         outputs = self._apply(self.parameters, seen, prices)
@@ -89,12 +89,14 @@ class Agent:
     def lazy_gap(
         self, observations: ArrayLike, eta: ArrayLike | None = None, last_actions: ArrayLike | None = None
     ) -> NDArray[np.float32]:
-        """`[N]` lazy-gaps: best value minus the default policy's mean value. The agent takes control above `eta`.
+        """Returns `[N]` lazy-gaps: the value of the best action minus the mean value under the default policy.
+
+        The agent takes control where the lazy-gap exceeds `eta`.
 
         Args:
             observations: `[N, ...]` observations.
-            eta: Price, a number or `[N]`; a dial needs it.
-            last_actions: `[N]` last executed actions, for a default policy that depends on them; the no-op by default.
+            eta: Price, a number or `[N]`; required for a dial.
+            last_actions: `[N]` last executed actions, for a default policy that depends on them; by default the no-op.
         """
         seen = self._observations(observations)
         prices = self._prices(eta, len(seen))
@@ -105,16 +107,18 @@ class Agent:
         return np.asarray(control.max(-1) - (lazy - prices))
 
     def as_default(self, *, epsilon: float = 0.0, temperature: float | None = None) -> AgentDefault:
-        """The agent as a default policy, for example for `lz.LazyAction`: always in control; a dial acts as at price 0.
+        """Returns the agent as a default policy, for example for `lz.LazyAction`.
+
+        As a default policy the agent is never lazy. A dial uses its values at price 0.
 
         Args:
             epsilon: Probability of a random action.
-            temperature: Temperature of a softmax over the values, in place of the best action.
+            temperature: Temperature of a softmax over the values; by default the best action is taken.
         """
         _check_epsilon(epsilon)
         if temperature is not None and (not 0.0 < temperature < np.inf or epsilon != 0.0):
             raise ValueError(
-                f"temperature is {temperature} and epsilon {epsilon}, expected a temperature above 0 without epsilon."
+                f"temperature is {temperature} and epsilon {epsilon}, expected a temperature above 0 and no epsilon."
             )
         return AgentDefault(self, epsilon, temperature)
 
@@ -131,12 +135,12 @@ class Agent:
         """Plays whole episodes at each price.
 
         Args:
-            etas: Prices; by default those that training reported on.
+            etas: `[E]` prices; by default those that training reported on.
             episodes: Number of episodes per price.
-            seed: Random seed. Every price meets the same randomness.
+            seed: Random seed. Every price uses the same random numbers.
             epsilon: Probability of a random choice.
-            max_steps: Time limit of an episode; by default the environment's own, or 10,000 where it has none.
-            progress: Called with the amount of work done and the total.
+            max_steps: Time limit of an episode in steps; by default the environment's own, or 10,000 if it has none.
+            progress: Called with the amount of work done and the total amount.
         """
         if etas is None:
             etas = self.algorithm.config.reported_etas if self.eta is None else (self.eta,)
@@ -166,9 +170,10 @@ class Agent:
         return joined(parts)
 
     def critical_eta(self, observations: ArrayLike, *, points: int = 129) -> NDArray[np.float64]:
-        """`[N]` largest price at which a dial takes control; 0 where it never does.
+        """Returns `[N]`, the largest price at which a dial takes control for each observation; 0 if it never does.
 
-        Found on `points` prices over the range trained for, with linear interpolation between the last two.
+        The lazy-gap is computed at `points` prices over the range trained for. The result is interpolated linearly
+        between the last price at which the agent takes control and the next one.
         """
         prices = self._price_grid(points)
         excess = np.array([self.lazy_gap(observations, price) - price for price in prices])  # [P, N]
@@ -186,12 +191,12 @@ class Agent:
     def for_control_rate(
         self, share: float, *, points: int = 17, episodes: int = 100, seed: int = 0, epsilon: float = 0.0
     ) -> ControlRatePrice:
-        """The smallest price from which on a dial takes control in at most this share of steps over whole episodes.
+        """Finds the smallest price at and above which a dial takes control in at most `share` of the steps.
 
-        Found on evaluation episodes at `points` prices over the range trained for, then at as many between the two that
-        enclose the answer. Where the control rate jumps, the rate met lies below `share`; where even the largest price
-        leaves more control, the answer is that price. (On an exact path, `EtaPath.for_control_rate` counts discounted
-        steps instead.)
+        The agent is evaluated on whole episodes, first at `points` prices over the range trained for, then at prices
+        between the two that enclose the answer. If the control rate jumps at a price, the rate found may lie below
+        `share`. If even the largest price leads to more control than `share`, that price is returned. (Unlike
+        `EtaPath.for_control_rate`, this counts steps without discounting.)
         """
         if not 0.0 <= share <= 1.0:
             raise ValueError(f"share is {share}, expected a share of steps between 0 and 1.")
@@ -204,13 +209,13 @@ class Agent:
         etas, controls, steps = played.etas[order], played.controls[order], played.steps[order]
         rate = controls.sum(axis=1) / steps.sum(axis=1)
         place = _first_within(rate, share)
-        excess = skewed_mean_interval((controls - share * steps).T)  # the rate is met where this mean is 0
+        excess = skewed_mean_interval((controls - share * steps).T)  # 0 where the rate equals `share`
         low, high = _crossing(etas, excess.low), _crossing(etas, excess.high)
         eta, mean = float(etas[place]), float(played.returns[order][place].mean())
         return ControlRatePrice(eta, min(eta, low), max(eta, high), float(rate[place]), mean)
 
     def _observations(self, observations: ArrayLike) -> Array:
-        """`[N, ...]` observations as the network takes them."""
+        """Returns observations `[N, ...]` in the shape that the network expects."""
         seen, shape = np.asarray(observations), self.algorithm.env.shape
         if seen.ndim == 1 and len(shape) == 1 and np.issubdtype(seen.dtype, np.integer):
             if seen.size and not 0 <= seen.min() <= seen.max() < shape[0]:
@@ -227,7 +232,7 @@ class Agent:
         return jnp.asarray(seen)
 
     def _prices(self, eta: ArrayLike | None, count: int) -> Array:
-        """`[N]` prices; raises if the network does not know them."""
+        """Returns prices as `[N]`; raises an error for prices that the agent was not trained for."""
         if eta is None and self.eta is None:
             raise ValueError("the agent is a dial, trained for a range of prices: give eta.")
         prices = np.broadcast_to(np.asarray(self.eta if eta is None else eta, dtype=float), (count,))
@@ -240,7 +245,7 @@ class Agent:
         return jnp.asarray(prices, dtype=jnp.float32)
 
     def _price_grid(self, points: int) -> NDArray[np.float64]:
-        """0, and prices over the range trained for, evenly spaced in their logarithm."""
+        """Returns `[points]` prices: 0, then log-spaced prices over the range trained for."""
         if self.eta is not None:
             raise ValueError(
                 f"the agent was trained for the single price {self.eta:g}: train one for a range, eta=(low, high)."
@@ -263,23 +268,28 @@ class AgentDefault:
         self._policy = greedy(values, epsilon) if temperature is None else softmax(values, temperature)
 
     def sample(self, observations: Any, rng: np.random.Generator, last_actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`[B]` actions."""
+        """Returns `[B]` actions."""
         rows = self.probabilities(observations, last_actions)
         return sample_rows(rows, rng.random(len(rows))) + self._first
 
     def probabilities(self, observations: Any, last_actions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """`[B, A]` probabilities."""
+        """Returns `[B, A]` probabilities."""
         return np.asarray(self._policy(observations, last_actions), dtype=np.float64)
 
 
 def _first_within(rate: NDArray[np.float64], share: float) -> int:
-    """Index of the first of increasing prices from which on the rate is at most `share`; the last one if none is."""
+    """Returns the first index from which all rates are at most `share`, or the last index if there is none.
+
+    Args:
+        rate: `[E]` control rates at increasing prices.
+        share: Largest rate allowed.
+    """
     above = np.flatnonzero(rate > share)
     return min(int(above[-1]) + 1, len(rate) - 1) if above.size else 0
 
 
 def _crossing(etas: NDArray[np.float64], excess: NDArray[np.float64]) -> float:
-    """Price at which the excess falls to 0, by linear interpolation between two prices."""
+    """Returns the price at which the excess `[E]` falls to 0, by linear interpolation between two prices."""
     place = _first_within(excess, 0.0)
     if place == 0 or excess[place] > 0.0:
         return float(etas[place])

@@ -1,6 +1,7 @@
-"""What an algorithm offers to the loops that run it: pure functions of arrays.
+"""The interface between an algorithm and the loops that run it: pure functions of arrays.
 
-N environments act in groups of M. A *slot* is a step of an iteration, counted from 1; slot 0 is the start of a run.
+N environments act in groups of M. A *slot* is the index of a step within an iteration, starting at 1; slot 0 is
+the start of a run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lazymdp.learn.deep.networks import Network, Parameters
 from lazymdp.learn.deep.prices import Price
 
 Learner = Any
-"""What an algorithm has learned and stored: a NamedTuple of its own, with `parameters`."""
+"""The state of an algorithm: a NamedTuple that it defines, with a field `parameters`."""
 
 
 class Algorithm(Protocol):
@@ -30,8 +31,9 @@ class Algorithm(Protocol):
         form: Form of the network's outputs.
         default_policy: Default policy, compiled.
         network: The Q-network.
-        updates_after_steps: Whether updates fall due after single steps; otherwise `end_rollout` makes them all.
-        updates_carry_over: Whether updates on the last rollout remain to be made after it.
+        updates_after_steps: Whether updates are made after individual steps; otherwise `end_rollout` makes all of them.
+        updates_carry_over: Whether updates on a rollout are made during the next one, so that the updates on the last
+            rollout remain to be made when the run ends.
     """
 
     env: JaxEnv | HostEnv
@@ -46,30 +48,30 @@ class Algorithm(Protocol):
         """Settings."""
 
     def init(self, key: Array, parameters: Parameters | None = None) -> Learner:
-        """A learner that has seen nothing; it starts from `parameters` if given."""
+        """Returns a new learner, whose network starts from `parameters` if given."""
 
     def epsilon(self, steps: Array) -> Array:
-        """Probability of a random choice after so many agent steps."""
+        """Returns the probability of a random choice after `steps` agent steps."""
 
     def act(
         self, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array, epsilon: Array
     ) -> Choice:
-        """Epsilon-greedy choices for `[M, ...]` observations at `[M]` prices; `uniform` is `[3, M]`."""
+        """Makes epsilon-greedy choices for `[M, ...]` observations at `[M]` prices; `uniform` is `[3, M]`."""
 
     def record(
         self, learner: Learner, group: Group, iteration: Array, slot: Array, outcome: Outcome, reward: Array,
         observation: Array, eta: Array, choice: Choice,
     ) -> Learner:  # fmt: skip
-        """Stores the outcome of a group's last choices, and what it now sees and chooses."""
+        """Stores the outcome of a group's last choices, its new observations and its new choices."""
 
     def updates_due(self, iteration: Any, slot: Any) -> Any:
-        """Number of updates due after a slot."""
+        """Returns the number of updates due after a slot."""
 
     def copy_due(self, iteration: Any, slot: Any) -> Any:
-        """Whether `update` has work to do after a slot even if no update is due."""
+        """Returns whether the target network is due to be copied after a slot, even if no update is due."""
 
     def update(self, learner: Learner, iteration: Array, slot: Array, price: Price, key: Array, count: Any) -> Learner:
-        """Makes `count` updates after a slot."""
+        """Makes `count` updates after a slot, and copies the target network if that is due."""
 
     def end_rollout(self, learner: Learner, iteration: Array, key: Array) -> Learner:
         """Learns from a complete rollout, or prepares to do so."""

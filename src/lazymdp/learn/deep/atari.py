@@ -1,15 +1,15 @@
 """Atari games, emulated in separate processes by ale-py's vector environment.
 
-The protocol is Dopamine's: sticky actions (0.25), four frames per step of which the pixelwise maximum of the last two
-is kept, 84 x 84 gray pixels, no no-op starts, no fire at reset, lives do not end episodes, at most 100,000 frames per
-episode, the minimal action set. Four of these images make an observation; those before the start of an episode are
-black. Rewards are as the game gives them.
+The protocol is Dopamine's: sticky actions (probability 0.25); four frames per step, with the pixelwise maximum of the
+last two; 84 x 84 gray pixels; no random no-ops and no FIRE at the start of an episode; the loss of a life does not end
+an episode; at most 100,000 frames per episode; the minimal action set. An observation is a stack of four such images;
+images from before the start of an episode are black. Rewards are not clipped here.
 
 Emulators can hang. They therefore run in separate processes, and those that do not answer in time are replaced: their
-episodes are lost, and the run continues. The state of ale-py's vector environment cannot be saved, so that a resumed
-run starts new episodes.
+episodes are lost, and the run continues. The state of ale-py's vector environment cannot be saved, so a resumed run
+starts new episodes.
 
-`python -m lazymdp.learn.deep.atari` is the emulators' process.
+`python -m lazymdp.learn.deep.atari` runs one of these processes.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from lazymdp import _cores
 from lazymdp.learn.deep.host_env import Outcome
 
 SIDE = 84
+"""Height and width of a frame, in pixels."""
 FRAMES_PER_STEP = 4
 MAX_FRAMES = 100_000
+"""Time limit of an episode, in frames."""
 PER_PROCESS = 256
-"""Largest number of emulators in a process."""
+"""Largest number of emulators in one process."""
 
 
 class AtariHost:
     """Copies of an Atari game.
 
     Args:
-        env: Id of the game, `ALE/Breakout-v5`.
+        env: Id of the game, for example `ALE/Breakout-v5`.
         n_envs: Number of copies.
-        n_groups: Number of groups, if `n_envs` is divisible by it: one group steps while the other waits for its
-            actions.
-        patience: Seconds after which emulators that do not answer are replaced; they may take ten times as long to
-            start.
+        n_groups: Number of groups; with two, one steps while the other waits for its actions. If `n_envs` is not
+            divisible by it, there is a single group.
+        patience: Seconds after which emulators that do not answer are replaced; ten times as long while they start.
     """
 
     shape: tuple[int, ...] = (SIDE, SIDE, 4)
@@ -66,22 +67,22 @@ class AtariHost:
         self.patience = patience
         size = n_envs // n_groups if n_envs % n_groups == 0 else n_envs
         self.groups = tuple(slice(begin, begin + size) for begin in range(0, n_envs, size))
-        self._begun = 0  # number of times emulators were started, each time from another seed
+        self._begun = 0  # number of restarts; each restart uses a new seed
         self._groups: list[_Group] = []
 
     def like(self, n_envs: int) -> AtariHost:
-        """Another host environment with `n_envs` copies of the same game."""
+        """Returns another host environment with `n_envs` copies of the same game."""
         return AtariHost(self.name, n_envs, patience=self.patience)
 
     def start(self, seed: int) -> None:
-        """Begins an episode everywhere."""
+        """Begins an episode in every copy."""
         self.close()
         self._seed = seed
         sizes = [group.stop - group.start for group in self.groups]
         self._groups = [_Group(self.game, size, self._new_seed(place)) for place, size in enumerate(sizes)]
 
     def send(self, group: int, actions: NDArray[Any]) -> None:
-        """Makes the group step."""
+        """Hands `[M]` actions to the group, which starts to step."""
         self._groups[group].memory["action"][:] = actions
         for process in self._groups[group].processes:
             process.ask()
@@ -105,11 +106,11 @@ class AtariHost:
         return Outcome(*(asked.memory[name] for name in Outcome._fields))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The number of times emulators were started; their own state cannot be saved."""
+        """Returns the number of restarts; the state of the emulators cannot be saved."""
         return {"begun": np.array(self._begun)}
 
     def restore(self, seed: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Starts new episodes."""
+        """Starts new episodes, because those in progress cannot be restored."""
         self._begun = int(arrays["begun"]) + 1
         self.start(seed)
 
@@ -129,12 +130,12 @@ class _Group:
 
     def __init__(self, game: str, count: int, seed: int) -> None:
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        # A file without a name: nothing is left behind, whatever happens.
+        # The file has no name, so nothing is left behind if the process is killed.
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._file.truncate(_layout(count).itemsize)
         self.memory = _mapped(self._file, count)
         self._command = [game, str(count)]
-        # A process starts its emulators one after the other, at a tenth of a second each, so that several processes are
+        # A process starts its emulators one after the other, at a tenth of a second each, so several processes are
         # ready sooner. But threads are shared only within a process, and one that waits for a core delays its group.
         n_processes = -(-count // PER_PROCESS)
         bounds = np.linspace(0, count, n_processes + 1).astype(int)
@@ -158,11 +159,11 @@ class _Group:
 
 
 class _Process:
-    """A process that runs some emulators of a group; it starts with new episodes."""
+    """A process that runs some of the emulators of a group, beginning with new episodes."""
 
     def __init__(self, command: list[str], part: slice, memory: int) -> None:
         self.part = part
-        source = str(Path(__file__).parents[3])  # the same lazymdp, installed or not
+        source = str(Path(__file__).parents[3])  # import this copy of lazymdp, whether it is installed or not
         paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lazymdp.learn.deep.atari", *command, str(part.start), str(part.stop), str(memory)],
@@ -172,14 +173,14 @@ class _Process:
         self._waiting, self._started, self.trouble = True, False, ""
 
     def ask(self) -> None:
-        """Asks for a step."""
+        """Requests a step."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the process has ended: `answers` reports it
             self._process.stdin.write(b"s")
         self._waiting = True
 
     def answers(self, patience: float) -> bool:
-        """Whether the process answers in time, if it was asked."""
+        """Waits for the answer to a pending request; returns whether it came within `patience` seconds."""
         if self._waiting:
             assert self._process.stdout is not None
             allowed = patience if self._started else 10.0 * patience
@@ -190,7 +191,7 @@ class _Process:
         return not self._waiting
 
     def kill(self) -> None:
-        """Stops the process."""
+        """Kills the process."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
@@ -213,13 +214,13 @@ def _layout(count: int) -> np.dtype[Any]:
 
 
 def _mapped(file: Any, count: int) -> dict[str, NDArray[Any]]:
-    """The shared memory as arrays, by name."""
+    """Returns the shared memory as arrays, by name."""
     memory = np.memmap(file, dtype=_layout(count), mode="r+", shape=(1,))
     return {name: np.asarray(memory[name][0]) for name in memory.dtype.names or ()}
 
 
 def _game(env: str) -> tuple[str, int]:
-    """The name of a game in ale-py, and its number of actions."""
+    """Returns the name of a game in ale-py and its number of actions."""
     try:
         import ale_py
         import ale_py.roms
@@ -237,7 +238,7 @@ def _game(env: str) -> tuple[str, int]:
 
 
 def vector_env(game: str, count: int, threads: int) -> Any:
-    """ale-py's vector environment with Dopamine's protocol, one frame at a time."""
+    """Returns ale-py's vector environment with Dopamine's protocol, without frame stacking."""
     from ale_py.vector_env import AtariVectorEnv
 
     return AtariVectorEnv(
@@ -248,18 +249,18 @@ def vector_env(game: str, count: int, threads: int) -> Any:
 
 
 def main(game: str, count: int, seed: int, begin: int, end: int, memory: int) -> None:
-    """Runs emulators: takes a step for each byte on standard input and answers with a byte on standard output.
+    """Runs emulators: makes one step per byte on standard input and answers with a byte on standard output.
 
     Args:
         game: Name of the game in ale-py.
-        count: Number of emulators of the group.
+        count: Number of emulators in the group.
         seed: Random seed of the group.
         begin: First emulator of this process.
-        end: One after the last.
+        end: Last emulator of this process plus one.
         memory: File descriptor of the shared memory.
     """
     answer, asked = os.dup(1), os.dup(0)
-    os.dup2(2, 1)  # what the emulator prints must not be taken for an answer
+    os.dup2(2, 1)  # output of the emulator must not be mistaken for an answer
     with os.fdopen(memory, "r+b") as file:
         shared = {name: array[begin:end] for name, array in _mapped(file, count).items()}
     threads = max(1, _cores.available() * (end - begin) // count)  # a group may use all cores while the other waits

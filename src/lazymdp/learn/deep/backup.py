@@ -5,9 +5,9 @@
 `Q` is the value of taking control, which includes the price paid now. The paper omits the second term of the maximum:
 `Q(s', lazy)` is not an entry of `Q` but follows from it (Prop. 2).
 
-* **structured**: A outputs, the values of taking control. The lazy value is derived, and a step teaches the action that
-  was executed, whoever chose it.
-* **augmented**, the paper's form: A + 1 outputs, the lazy value last. A step teaches the choice that was made.
+* **structured**: A outputs, the values of taking control. The lazy value is derived from them. A step trains the
+  output of the executed action, whether the agent or the default policy chose it.
+* **augmented**, the paper's form: A + 1 outputs, the lazy value last. A step trains the output of the agent's choice.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def lazy_value(best: Any, lazy: Any) -> Any:
-    """Value of a state: the better of taking control and being lazy, `max(best, lazy)`.
+    """Returns the value of a state, the better of taking control and being lazy: `max(best, lazy)`.
 
-    Works on numbers, NumPy arrays and JAX arrays alike. The tabular learner's compiled loop keeps this value for each
-    state instead of calling this function; a test compares the two step by step.
+    Works on numbers, NumPy arrays and JAX arrays alike. The compiled loop of the tabular learner stores this
+    value for each state instead of calling this function; a test compares the two step by step.
 
     Args:
         best: `max_a Q(s, a)`, the value of taking control.
@@ -32,7 +32,7 @@ def lazy_value(best: Any, lazy: Any) -> Any:
 
 
 def lazy_backup(q_next: Any, default_probabilities: Any, reward: Any, discount: Any, eta: Any) -> Any:
-    """Target for the value of the executed action, whoever chose it.
+    """Returns the target for the value of the executed action, whether the agent or the default policy chose it.
 
     Args:
         q_next: `[..., A]` values of taking control in the next state.
@@ -49,33 +49,33 @@ class Form(Protocol):
     """How a network represents the values of a lazy-MDP."""
 
     extra_outputs: int
-    """Outputs beside one for each action."""
+    """Number of outputs in addition to one per action."""
 
     def values(self, outputs: Array, default_probabilities: Array, eta: Array) -> tuple[Array, Array]:
-        """`[..., A]` values of taking control and `[...]` value of being lazy, from the network's outputs."""
+        """Returns the `[..., A]` values of taking control and the `[...]` value of being lazy."""
 
     def taught(self, choice: Array, executed: Array) -> Array:
-        """Index of the output that a step teaches, given the choice (A is lazy) and the executed action."""
+        """Returns the index of the output that a step trains, given the choice (A is lazy) and the executed action."""
 
     def paid(self, eta: Array, lazy: Array) -> Array:
-        """Price contained in the value of the taught output; `lazy` says whether the choice was to be lazy."""
+        """Returns the price included in the value of the trained output; `lazy` is whether the agent was lazy."""
 
 
 class Structured:
-    """A outputs; the lazy value is derived."""
+    """A outputs, from which the lazy value is derived."""
 
     extra_outputs = 0
 
     def values(self, outputs: Array, default_probabilities: Array, eta: Array) -> tuple[Array, Array]:
-        """The outputs, and their mean under the default policy plus the price that is not paid."""
+        """Returns the outputs, and their mean under the default policy plus the price that is saved."""
         return outputs, (outputs * default_probabilities).sum(-1) + eta
 
     def taught(self, choice: Array, executed: Array) -> Array:
-        """The executed action."""
+        """Returns the executed action."""
         return executed
 
     def paid(self, eta: Array, lazy: Array) -> Array:
-        """Always the price: every output is a value of taking control."""
+        """Returns the price, because every output is a value of taking control."""
         return eta
 
 
@@ -85,15 +85,15 @@ class Augmented:
     extra_outputs = 1
 
     def values(self, outputs: Array, default_probabilities: Array, eta: Array) -> tuple[Array, Array]:
-        """The first A outputs, and the last."""
+        """Returns the first A outputs, and the last one."""
         return outputs[..., :-1], outputs[..., -1]
 
     def taught(self, choice: Array, executed: Array) -> Array:
-        """The choice."""
+        """Returns the choice."""
         return choice
 
     def paid(self, eta: Array, lazy: Array) -> Array:
-        """The price, unless the choice was to be lazy."""
+        """Returns the price where the agent took control, and 0 where it was lazy."""
         return eta * (1.0 - lazy)
 
 

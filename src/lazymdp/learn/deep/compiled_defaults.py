@@ -1,7 +1,7 @@
 """Default policies for deep agents: `(observations [M, ...], last actions [M]) -> probabilities [M, A]`.
 
-All of them can be compiled into the agent's step. A network is evaluated on the device; a Python object is called back
-on the host, which is slow but works everywhere.
+All of them can be compiled into the agent's step. A network is evaluated on the device. A Python object is called back
+on the host, which is slower but works for any object.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ CompiledDefault = Callable[[Array, Array], Array]
 
 
 def uniform(n_actions: int) -> CompiledDefault:
-    """Every action with equal probability."""
+    """Returns a policy that draws every action with equal probability."""
     return lambda observations, last: jnp.full((last.shape[0], n_actions), 1.0 / n_actions)
 
 
 def fixed(action: int, n_actions: int) -> CompiledDefault:
-    """Always the same action."""
+    """Returns a policy that always takes the same action."""
     row = jnp.eye(n_actions)[action]
     return lambda observations, last: jnp.broadcast_to(row, (last.shape[0], n_actions))
 
 
 def repeat(n_actions: int) -> CompiledDefault:
-    """The last executed action."""
+    """Returns a policy that repeats the last executed action."""
     return lambda observations, last: jax.nn.one_hot(last, n_actions)
 
 
 def table(rows: ArrayLike) -> CompiledDefault:
-    """`[S, A]` probabilities, for observations that are one-hot vectors of states."""
+    """Returns the policy with `[S, A]` probabilities `rows`, for observations that are one-hot vectors of states."""
     return lambda observations, last: observations @ jnp.asarray(rows, dtype=jnp.float32)
 
 
 def greedy(values: Callable[[Array], Array], epsilon: float = 0.0) -> CompiledDefault:
-    """The best action by `values: observations -> [M, A]`, or with probability `epsilon` a uniformly random one."""
+    """Returns an epsilon-greedy policy for `values: observations -> [M, A]`."""
 
     def probabilities(observations: Array, last: Array) -> Array:
         q = values(observations)
@@ -55,27 +55,29 @@ def greedy(values: Callable[[Array], Array], epsilon: float = 0.0) -> CompiledDe
 
 
 def softmax(values: Callable[[Array], Array], temperature: float) -> CompiledDefault:
-    """Actions with probability proportional to `exp(value / temperature)`."""
+    """Returns a policy whose probabilities are proportional to `exp(value / temperature)`."""
     return lambda observations, last: jax.nn.softmax(values(observations) / temperature, axis=-1)
 
 
 def called_back(
     policy: DefaultPolicy, actions: spaces.Discrete, space: spaces.Space[Any], needs_probabilities: bool = True
 ) -> CompiledDefault:
-    """Any `DefaultPolicy`, called on the host. It is called once now, so that errors show before training starts.
+    """Wraps any `DefaultPolicy`, which is then called on the host.
+
+    The policy is called once here, so that errors appear before training starts.
 
     Args:
         policy: The default policy.
         actions: Action space of the environment.
-        space: Observation space as the policy sees it; where it is `Discrete`, states are numbers.
-        needs_probabilities: Whether the policy must know its probabilities, as the structured form requires. Otherwise
-            a policy that returns only actions is accepted, and each action counts as certain.
+        space: Observation space of the policy; if it is `Discrete`, the policy receives states as integers.
+        needs_probabilities: Whether the policy must return probabilities, as the structured form requires. Otherwise a
+            policy that returns only actions is accepted, and each action is given probability 1.
     """
     generator = np.random.default_rng(0)
 
     def ask(observations: Any, last: Any) -> Any:
         seen = np.asarray(observations)
-        if isinstance(space, spaces.Discrete):  # a model may have an added terminal state, in which nobody acts
+        if isinstance(space, spaces.Discrete):  # a model may have an extra terminal state, in which no action is taken
             seen = np.minimum(seen.argmax(-1), int(space.n) - 1) + int(space.start)
         executed = np.asarray(last, dtype=np.int64) + int(actions.start)
         found = policy.probabilities(seen, executed)

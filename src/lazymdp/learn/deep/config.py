@@ -1,9 +1,8 @@
-"""Settings of the deep agents: both algorithms, and what is trained on what. Reading them needs no JAX.
+"""Settings of the deep agents. This module does not need JAX.
 
 A deep agent is four independent choices: an algorithm (`PQNConfig` or `DQNConfig`), a form, a price, and a default
-policy. The form and the price are settings that both algorithms share (`AlgorithmConfig`); the default policy is part
-of
-`TrainConfig`.
+policy. The form and the price are settings that both algorithms share (`AlgorithmConfig`). The default policy is part
+of `TrainConfig`, together with the environment and the seed.
 """
 
 from __future__ import annotations
@@ -18,31 +17,31 @@ from typing import Any, ClassVar, Literal
 Form = Literal["structured", "augmented"]
 
 FIRST_PRICE = 0.01
-"""Price that a control budget starts from if none is given: steering multiplies the price, and 0 would stay 0."""
+"""Price from which a control budget starts if none is given. Steering multiplies the price, so 0 would stay 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig:
-    """Settings that every algorithm has."""
+    """Settings shared by all algorithms."""
 
     steps: int = 3_000_000
     """Total agent steps over all environments, rounded down to whole iterations (at least one)."""
     eta: float | tuple[float, float] = (0.005, 0.5)
-    """Price of a step of control. Two numbers are a range, which makes the agent a dial: each episode has a price of
-    its own, log-uniform in the range, or 0. One number is a single price."""
+    """Price of one step of control. One number is a single price. Two numbers are a range, which makes the agent a
+    dial: each episode has its own price, which is either 0 or drawn log-uniformly from the range."""
     zero_share: float = 0.125
-    """For a range of prices, the share of episodes at price 0."""
+    """For a range of prices, the share of episodes that are played at price 0."""
     control_budget: float | None = None
-    """Share of steps in control towards which a single price is steered. By default, the price stays fixed."""
+    """Target control rate; a single price is steered until it is met. By default, the price stays fixed."""
     budget_step: float = 0.05
-    """Change of log(eta) per iteration and per unit of control rate above the budget."""
+    """Change of log(eta) per iteration, per unit by which the control rate exceeds the budget."""
     form: Form = "structured"
     """`structured`: the network has A outputs and the lazy value is derived. `augmented`: A + 1 outputs, as in the
     paper."""
     n_envs: int = 128
     """Number of parallel environments."""
     rollout: int = 32
-    """Steps of each environment per iteration."""
+    """Steps per environment in each iteration."""
     gamma: float = 0.99
     """Discount factor."""
     learning_rate: float = 1e-3
@@ -50,7 +49,7 @@ class AlgorithmConfig:
     exploration_fraction: float = 0.1
     """Share of the run over which epsilon falls linearly from 1 to `final_epsilon`."""
     final_epsilon: float = 0.05
-    """Probability of a random choice once exploration has fallen."""
+    """Probability of a random choice after epsilon has fallen."""
     clip_rewards: bool = False
     """Clip rewards to [-1, 1] for learning. Reported returns are never clipped."""
     network: Literal["nature", "minatar", "mlp"] | None = None
@@ -74,7 +73,7 @@ class AlgorithmConfig:
 
     @property
     def eta_range(self) -> tuple[float, float]:
-        """Lowest and highest price above 0 that is drawn; equal for a single price."""
+        """Lowest and highest positive price that is drawn; for a single price, that price twice."""
         if isinstance(self.eta, tuple):
             return self.eta
         first = FIRST_PRICE if self.control_budget is not None and self.eta == 0.0 else self.eta
@@ -82,7 +81,7 @@ class AlgorithmConfig:
 
     @property
     def reported_etas(self) -> tuple[float, ...]:
-        """Prices to report on: a single price, or 0, the ends of the range, and 1, 2, 5 times powers of 10 between."""
+        """Prices to report on: the single price; or 0, the ends of the range, and 1, 2, 5 times powers of 10 in it."""
         low, high = self.eta_range
         if not self.is_range:
             return (low,)
@@ -97,21 +96,21 @@ class AlgorithmConfig:
 
     @property
     def steps_per_iteration(self) -> int:
-        """Agent steps of an iteration, over all environments."""
+        """Agent steps per iteration, over all environments."""
         return self.n_envs * self.rollout
 
     @property
     def total_steps(self) -> int:
-        """Agent steps of the whole run: `steps` rounded to whole iterations."""
+        """Agent steps of the whole run: `steps` rounded down to whole iterations, at least one."""
         return self.iterations * self.steps_per_iteration
 
     @property
     def steers_from(self) -> int:
-        """Agent step after which a control budget moves the price: before it, the network has learned nothing."""
+        """Agent steps after which a control budget starts to steer the price; before, the network learns nothing."""
         return 0
 
     def _check(self) -> None:
-        """Raises if a setting is out of range."""
+        """Raises an error if a setting is out of range."""
         _check_at_least_1(self, "steps", "n_envs", "rollout")
         _check_shares(self, "gamma", "final_epsilon", "exploration_fraction")
         _check_positive(self, "learning_rate", "budget_step")
@@ -121,7 +120,7 @@ class AlgorithmConfig:
         if not math.isfinite(low):
             raise ValueError(f"eta is {self.eta}, expected a finite price.")
         if low < 0.0 and self.control_budget is not None:
-            raise ValueError(f"eta is {self.eta}, expected a price of at least 0 to steer towards a control budget.")
+            raise ValueError(f"eta is {self.eta}, expected a price of at least 0 to steer toward a control budget.")
         if self.is_range and not 0.0 < self.zero_share < 1.0:
             raise ValueError(f"zero_share is {self.zero_share}, expected a share of the episodes between 0 and 1.")
         if self.control_budget is not None:
@@ -139,12 +138,12 @@ class AlgorithmConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PQNConfig(AlgorithmConfig):
-    """Settings of PQN: parallel Q(lambda) without replay; the fastest algorithm where environments are compiled."""
+    """Settings of PQN: parallel Q(lambda) without replay. The fastest algorithm in compiled environments."""
 
     final_learning_rate: float = 1e-5
     """Step size at the end of the run; it falls linearly from `learning_rate`."""
     epochs: int = 1
-    """Passes over a rollout."""
+    """Passes over each rollout."""
     minibatches: int = 16
     """Gradient steps per pass."""
     lambda_: float = 0.65
@@ -156,7 +155,7 @@ class PQNConfig(AlgorithmConfig):
 
     @classmethod
     def atari(cls, **changed: Any) -> PQNConfig:
-        """Settings for Atari; keyword arguments replace single ones."""
+        """Returns the settings for Atari; keyword arguments override individual settings."""
         settings: dict[str, Any] = dict(
             steps=12_500_000, n_envs=512, epochs=2, learning_rate=2.5e-4, final_learning_rate=0.0, final_epsilon=0.001,
             clip_rewards=True,
@@ -179,26 +178,26 @@ class PQNConfig(AlgorithmConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(AlgorithmConfig):
-    """Settings of DQN: replay and a target network; needs fewer samples than PQN. The defaults suit small worlds."""
+    """Settings of DQN: replay and a target network. Needs fewer samples than PQN. The defaults suit small worlds."""
 
     n_envs: int = 16
     rollout: int = 64
     learning_rate: float = 2.5e-4
     final_epsilon: float = 0.01
     adam_epsilon: float = 3.125e-4
-    """Epsilon of Adam."""
+    """Epsilon of the Adam optimizer."""
     buffer_size: int = 100_000
-    """Steps kept in the replay buffer, over all environments."""
+    """Agent steps kept in the replay buffer, over all environments."""
     batch_size: int = 32
     """Replayed steps per update."""
     learning_starts: int = 1_000
     """Agent steps before the first update."""
     update_interval: int = 4
-    """Agent steps per update, over all environments."""
+    """Agent steps between two updates, over all environments."""
     target_update_interval: int = 1_000
     """Agent steps between two copies of the network to the target network."""
     warm_start: str | None = None
-    """Folder of a dqn run whose network to start from (the paper's warm-restart baseline)."""
+    """Folder of a dqn run whose network is the initial network (the paper's warm-restart baseline)."""
 
     name = "dqn"
 
@@ -209,7 +208,7 @@ class DQNConfig(AlgorithmConfig):
 
     @classmethod
     def atari(cls, **changed: Any) -> DQNConfig:
-        """Dopamine's settings for Atari, with 128 environments in place of one."""
+        """Returns Dopamine's settings for Atari, but with 128 environments instead of one."""
         settings: dict[str, Any] = dict(
             steps=50_000_000, n_envs=128, buffer_size=1_000_000, learning_starts=20_000, target_update_interval=8_000,
             learning_rate=6.25e-5, adam_epsilon=1.5e-4, clip_rewards=True,
@@ -218,18 +217,18 @@ class DQNConfig(AlgorithmConfig):
 
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
-        """Dopamine's settings for MinAtar, with 16 environments in place of one."""
+        """Returns Dopamine's settings for MinAtar, but with 16 environments instead of one."""
         return cls._exploring(dict(steps=10_000_000, network="minatar", clip_rewards=True) | changed)
 
     @classmethod
     def _exploring(cls, settings: dict[str, Any]) -> DQNConfig:
-        """Lets epsilon fall over Dopamine's 250,000 agent steps, whatever the length of the run."""
+        """Returns a config in which epsilon falls over 250,000 agent steps, as in Dopamine, in a run of any length."""
         share = min(1.0, 250_000 / max(1, settings["steps"]))
         return cls(**({"exploration_fraction": share} | settings))
 
     @property
     def steers_from(self) -> int:
-        """Agent step of the first update."""
+        """Agent steps before the first update."""
         return self.learning_starts
 
     def _check(self) -> None:
@@ -258,7 +257,7 @@ ALGORITHMS: dict[str, type[PQNConfig] | type[DQNConfig]] = {"pqn": PQNConfig, "d
 
 
 def default_config(env: str, algorithm: str = "pqn", **changed: Any) -> PQNConfig | DQNConfig:
-    """The default settings of an algorithm in an environment.
+    """Returns the default settings of an algorithm for an environment.
 
     Args:
         env: Name of the environment.
@@ -284,15 +283,15 @@ def default_config(env: str, algorithm: str = "pqn", **changed: Any) -> PQNConfi
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What is trained on what."""
+    """Everything that defines a run: environment, algorithm settings, default policy and seed."""
 
     env: str
     """`minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions."""
     settings: PQNConfig | DQNConfig
     """Settings of the algorithm."""
     default_policy: str = "uniform"
-    """What acts when the agent is lazy: `uniform`, `noop`, `repeat`, the number of an action, the folder of a run
-    (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or a model saved by Stable-Baselines3."""
+    """Policy that acts when the agent is lazy: `uniform`, `noop`, `repeat`, the number of an action, the folder of a
+    run (`RUN`, `RUN:epsilon=0.1` or `RUN:softmax=0.5`), or the file of a Stable-Baselines3 model."""
     seed: int = 0
     """Random seed."""
 
@@ -320,7 +319,7 @@ _KINDS: dict[type, tuple[type, str]] = {
 
 
 def _check_types(config: AlgorithmConfig) -> None:
-    """Raises if a setting has another type than its default, or a choice is unknown."""
+    """Raises an error if a setting does not have the type of its default or is not among the choices."""
     for field in fields(config):
         value, kind = getattr(config, field.name), type(field.default)
         expected = _KINDS.get(kind)

@@ -1,41 +1,40 @@
 """DQN, the paper's deep algorithm: replay, a target network, epsilon-greedy choices.
 
-A replayed step in which the agent chose `c` and the action `a` was executed teaches one output of the network. With `v`
-the value of a state to the target network, the better of taking control and being lazy,
+A replayed step in which the agent chose `c` and the action `a` was executed trains one output of the network. Let `v`
+be the value of a state according to the target network: the better of taking control and being lazy. The target is
 
 `y = r - eta + gamma (1 - terminated) v(s')`                       for `q(s, a)`, structured form,
 `y = r - eta [c is not lazy] + gamma (1 - terminated) v(s')`       for `q(s, c)`, augmented form (the paper's),
 
-and the loss is `(q - y)^2`. The price enters when a step is learned from, not when it is stored. So one replay buffer
-serves every price: with a range of prices, each replayed step is learned from at a price drawn afresh, and the network
-sees that price.
+and the loss is `(q - y)^2`. The price enters when a step is replayed, not when it is stored, so one replay buffer
+serves every price. With a range of prices, a new price is drawn for each replayed step and is an input of the network.
 
 Deviations from Dopamine's DQN (JAX, defaults), apart from the price:
 
-1. `n_envs` environments step side by side. There is still one update per `update_interval` agent steps and one copy of
-   the target network per `target_update_interval`; those that fall due within a step of all environments are made after
-   it, updates first.
+1. `n_envs` environments step in parallel. There is still one update per `update_interval` agent steps and one copy to
+   the target network per `target_update_interval` agent steps. Those that become due while all environments make a step
+   are made after that step, updates first.
 2. A tie between being lazy and taking control is lazy; Dopamine takes the first of equal values.
-3. A step at which an episode was truncated is not learned from: the loss is the mean over the other steps of the batch.
-   (Of the last steps before a time limit only those that terminate the episode are learned from, so that with limits of
-   a few steps termination seems too likely.)
-4. Choices are made by the network as it was before the last step's updates; on the host these are computed while the
-   environments step.
-5. The `minatar` network convolves over height and width. Dopamine's gives a stack axis of length 1 to its
-   two-dimensional convolution and thereby convolves over width and channels. MinAtar's games are those of pgx, with
+3. A step at which an episode is truncated is excluded: the loss is the mean over the other steps of the batch. (At the
+   time limit, only steps that terminate the episode are kept. If the limit is only a few steps, this makes termination
+   look too likely. Compiled finite models avoid this.)
+4. Choices are made by the network as it was before the updates of the last step. On the host, these updates are
+   computed while the environments step.
+5. The `minatar` network convolves over height and width. Dopamine's network passes a stack axis of length 1 to its
+   two-dimensional convolution and therefore convolves over width and channels. The MinAtar games are those of pgx, with
    minimal action sets.
-6. The replay buffer holds a whole number of steps of every environment: 999,936 of 1,000,000 for 128 environments.
-7. Evaluation is greedy by default (`lazymdp evaluate --epsilon 0.001` is Dopamine's), and episodes are lost where
-   emulators are replaced or a run on Atari is resumed.
+6. The replay buffer holds a whole number of steps per environment: 999,936 instead of 1,000,000 for 128 environments.
+7. Evaluation is greedy by default (`lazymdp evaluate --epsilon 0.001` is Dopamine's protocol). Episodes in progress are
+   lost when emulators are replaced or a run on Atari is resumed.
 
 Deviations from the paper:
 
-1. The paper says "Dopamine's defaults" without a version. These are those of its JAX agent, Adam with squared error;
-   the older TensorFlow agent has RMSProp with Huber loss.
-2. Of a warm restart the paper says only that it starts from pretrained weights. Here the target network starts from
-   them, too; the replay buffer, the optimizer and exploration start afresh.
-3. A lazy output that the pretrained network lacks starts as the mean of the others plus the price: its value under a
-   uniform default policy, whatever the default policy is.
+1. The paper says "Dopamine's defaults" without a version. We use the defaults of its JAX agent: Adam and the squared
+   error. The older TensorFlow agent uses RMSProp and the Huber loss.
+2. About warm restarts, the paper says only that they start from pretrained weights. Here the target network also
+   starts from them; the replay buffer, the optimizer and exploration start from scratch.
+3. If the pretrained network has no lazy output, one is added. It starts as the mean of the other outputs plus the
+   price, which is its value under a uniform default policy, even if the default policy is not uniform.
 4. The structured form, control budgets, a range of prices and `n_envs` above 1 are not in the paper.
 """
 
@@ -61,10 +60,10 @@ from lazymdp.learn.deep.replay import Batch, Replay
 
 
 class DQNLearner(NamedTuple):
-    """What DQN has learned and stored."""
+    """The state of DQN."""
 
     parameters: Parameters
-    target: Parameters  # of the target network
+    target: Parameters  # parameters of the target network
     optimizer: optax.OptState
     replay: Replay
 
@@ -91,14 +90,14 @@ class DQN:
         self.replay_rows = config.buffer_size // config.n_envs
 
     def init(self, key: Array, parameters: Parameters | None = None) -> DQNLearner:
-        """A learner that has seen nothing; it starts from `parameters` if given."""
+        """Returns a new learner, whose network starts from `parameters` if given."""
         first = self.network.init(key) if parameters is None else parameters
         parameters, target = jax.tree.map(jnp.copy, (first, first))
         buffer = replay.empty(self.replay_rows, self.config.n_envs, self.env.frame_shape, self.env.dtype)
         return DQNLearner(parameters, target, self.optimizer.init(parameters), buffer)
 
     def epsilon(self, steps: Array) -> Array:
-        """Probability of a random choice after so many agent steps: 1 until learning starts, then falling linearly."""
+        """Returns the probability of a random choice: 1 until learning starts, then falling linearly."""
         config = self.config
         span = config.exploration_fraction * config.total_steps
         left = jnp.clip((config.learning_starts + span - steps) / span, 0.0, 1.0)
@@ -107,7 +106,7 @@ class DQN:
     def act(
         self, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array, epsilon: Array
     ) -> Choice:
-        """Epsilon-greedy choices for `[M, ...]` observations at `[M]` prices."""
+        """Makes epsilon-greedy choices for `[M, ...]` observations at `[M]` prices."""
         outputs = self.network.apply(parameters, observation, eta)
         return choose(outputs, self.default_policy(observation, last_action), eta, uniform, epsilon, self.form)
 
@@ -115,17 +114,17 @@ class DQN:
         self, learner: DQNLearner, group: Group, iteration: Array, slot: Array, outcome: Outcome, reward: Array,
         observation: Array, eta: Array, choice: Choice,
     ) -> DQNLearner:  # fmt: skip
-        """Stores what came of a group's last choices and its new ones, at step `slot` of an iteration."""
+        """Stores the outcome of a group's last choices, and its new choices, at step `slot` of an iteration."""
         time = iteration * self.config.rollout + slot
         return learner._replace(replay=replay.record(learner.replay, group, time, outcome, reward, choice))
 
     def updates_due(self, iteration: Array | int, slot: Array | int) -> Array | int:
-        """Number of updates due after step `slot` of an iteration, from 1."""
+        """Returns the number of updates due after step `slot` of an iteration; slots start at 1."""
         now = (iteration * self.config.rollout + slot) * self.config.n_envs
         return self._updates_until(now) - self._updates_until(now - self.config.n_envs)
 
     def copy_due(self, iteration: Array | int, slot: Array | int) -> Array | bool:
-        """Whether the target network is to be copied after step `slot` of an iteration."""
+        """Returns whether the target network is due to be copied after step `slot` of an iteration."""
         now, period = (iteration * self.config.rollout + slot) * self.config.n_envs, self.config.target_update_interval
         return now // period > (now - self.config.n_envs) // period
 
@@ -146,7 +145,7 @@ class DQN:
 
         parameters, optimizer = jax.lax.fori_loop(0, count, step, (learner.parameters, learner.optimizer))
         copy = self.copy_due(iteration, slot)
-        # Not `lax.cond`, for which a GPU would have to wait for the host.
+        # `lax.cond` would make a GPU wait for the host.
         target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), parameters, learner.target)
         return DQNLearner(parameters, target, optimizer, learner.replay)
 
@@ -155,15 +154,15 @@ class DQN:
         return learner
 
     def loss(self, parameters: Parameters, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """Mean squared error of the taught outputs at `[B]` prices, without a factor 1/2."""
+        """Returns the mean squared error of the trained outputs at `[B]` prices, without a factor of 1/2."""
         outputs = self.network.apply(parameters, batch.observation, eta)
         found = jnp.take_along_axis(outputs, batch.taught[:, None], -1)[:, 0]
         error = batch.weight * jnp.square(found - self.targets(target, batch, eta))
         return error.sum() / jnp.maximum(1.0, batch.weight.sum())
 
     def targets(self, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """`[B]` targets `y`, computed with the target network."""
-        # In the augmented form A is the lazy choice, and the default policy's probabilities are not used.
+        """Returns `[B]` targets `y`, computed with the target network."""
+        # `taught` can be A, lazy, only in the augmented form, which does not use the default policy's probabilities.
         executed, lazy = jnp.minimum(batch.taught, self.env.n_actions - 1), batch.taught == self.env.n_actions
         outputs = self.network.apply(target, batch.next_observation, eta)
         control, idle = self.form.values(outputs, self.default_policy(batch.next_observation, executed), eta)
@@ -171,6 +170,6 @@ class DQN:
         return batch.reward - self.form.paid(eta, lazy) + discount * lazy_value(control.max(-1), idle)
 
     def _updates_until(self, steps: Array | int) -> Array | int:
-        """Number of updates due by so many agent steps."""
+        """Returns the number of updates due in the first `steps` agent steps."""
         interval, first = self.config.update_interval, self.config.learning_starts
         return (steps > first) * (steps // interval - first // interval)

@@ -1,7 +1,7 @@
-"""Evaluation: whole episodes with a fixed network, at several prices side by side.
+"""Evaluation: whole episodes with a fixed network, at several prices in parallel.
 
-Every price meets the same randomness: the same starts, and the same random numbers at the same step of the same
-episode. Differences between two prices are then due to the price alone.
+Every price uses the same random numbers: the same initial states, and the same random numbers at the same step of the
+same episode. This makes the comparison between two prices less noisy.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ from lazymdp.learn.deep.networks import Parameters
 CHUNK = 100
 """Steps between two checks of whether all episodes have ended."""
 MAX_STEPS = 10_000
-"""Time limit of an evaluation episode, where the environment has none of its own."""
-_EVALUATION = 1  # goes into seeds, so that no evaluation episode repeats a training episode
+"""Time limit of an evaluation episode in steps, if the environment has no limit of its own."""
+_EVALUATION = 1  # mixed into the seed, so that evaluation episodes differ from training episodes
 
 
 @dataclass(frozen=True, repr=False)
 class AgentEvaluation:
-    """Evaluation episodes: one row per price, one column per episode, `[E, N]`; for R runs, `[R, E, N]`.
+    """Evaluation episodes at E prices, N episodes each.
+
+    Arrays are `[E, N]`, or `[R, E, N]` for R runs, unless noted.
 
     Attributes:
         etas: `[E]` (or `[R, E]`) prices.
         returns: Return of each episode, price excluded.
-        steps: Length of each episode.
+        steps: Length of each episode in steps.
         controls: Number of steps in which the agent took control.
-        unfinished: Which episodes reached `max_steps` and count as they were then.
+        unfinished: Whether the episode was stopped at `max_steps`; it then counts up to that step.
     """
 
     etas: NDArray[np.float64]
@@ -52,12 +54,12 @@ class AgentEvaluation:
 
     @property
     def control_rate(self) -> NDArray[np.float64]:
-        """`[E]` share of all steps in which the agent took control."""
+        """`[E]` (or `[R, E]`) share of all steps in which the agent took control."""
         return self.controls.sum(axis=-1) / self.steps.sum(axis=-1)
 
     @property
     def mean_return(self) -> NDArray[np.float64]:
-        """`[E]` mean return, price excluded."""
+        """`[E]` (or `[R, E]`) mean return, price excluded."""
         return self.returns.mean(axis=-1)
 
     def __repr__(self) -> str:
@@ -78,12 +80,12 @@ class AgentEvaluation:
 
 
 class Episode(NamedTuple):
-    """Evaluation episodes under way in a compiled environment, `[E * N]` each, ordered by price."""
+    """Evaluation episodes in progress in a compiled environment; fields are `[E * N]`, ordered by price."""
 
     states: State
-    action: Array  # action executed last
+    action: Array  # last executed action
     totals: Array  # [E * N, 3] return, steps and controls so far
-    alive: Array  # whether the episode is still going on
+    alive: Array  # whether the episode is still in progress
 
 
 def play_compiled(
@@ -95,16 +97,16 @@ def play_compiled(
     epsilon: Array,
     max_steps: Array,
 ) -> Episode:
-    """Plays `CHUNK` steps of evaluation in a compiled environment.
+    """Plays `CHUNK` steps of every evaluation episode in a compiled environment.
 
     Args:
         algorithm: The algorithm.
         parameters: Parameters of its network.
-        episode: The episodes.
+        episode: The episodes in progress.
         etas: `[E]` prices.
         key: Random key.
         epsilon: Probability of a random choice.
-        max_steps: Time limit of an episode.
+        max_steps: Time limit of an episode in steps.
     """
     env: JaxEnv = algorithm.env  # type: ignore[assignment, unused-ignore]
     n_prices, count = etas.size, episode.alive.size // etas.size
@@ -134,18 +136,19 @@ def evaluate_compiled(
         int,
     seed: int, epsilon: float, max_steps: int, progress: Callable[[int, int], None] | None = None,
 ) -> AgentEvaluation:  # fmt: skip
-    """Plays whole episodes in a compiled environment, all prices side by side.
+    """Plays whole episodes in a compiled environment, at all prices in parallel.
 
     Args:
         algorithm: The algorithm.
-        play: `play_compiled` of this algorithm, jitted; for several runs, vectorized over parameters, episodes, prices.
+        play: `play_compiled` of this algorithm, jitted; for several runs, vectorized over parameters, episodes and
+            prices.
         parameters: Parameters of the network, or of the networks of R runs.
         etas: `[E]` prices, or `[R, E]`.
         episodes: Number of episodes per price.
         seed: Random seed.
         epsilon: Probability of a random choice.
-        max_steps: Time limit of an episode.
-        progress: Called with the steps done and the most there can be.
+        max_steps: Time limit of an episode in steps.
+        progress: Called with the number of steps done per episode and the time limit.
     """
     env: JaxEnv = algorithm.env  # type: ignore[assignment, unused-ignore]
     shape = etas.shape
@@ -175,7 +178,7 @@ def evaluate_compiled(
 
 @functools.cache
 def _vectorized(function: Any) -> Any:
-    """Compiled once per function."""
+    """Returns a function jitted and vectorized over its first argument; cached per function."""
     return jax.jit(jax.vmap(function))
 
 
@@ -183,7 +186,7 @@ def choose_on_host(
     algorithm: Algorithm, parameters: Parameters, stack: Any, action: Array, outcome: Outcome, eta: Array, key: Array,
     epsilon: Array,
 ) -> tuple[Any, Choice]:  # fmt: skip
-    """Choices for a group of environments on the host, and its stack of frames with the newest frame."""
+    """Returns the updated frame stack of a group of environments on the host, and the choices for the group."""
     observation, stack = push_frame(stack, outcome.frame, outcome.restarted)  # type: ignore[arg-type, unused-ignore]
     action = jnp.where(outcome.restarted, algorithm.env.noop, action)
     uniform = jax.random.uniform(key, (3, eta.size))
@@ -195,7 +198,7 @@ def evaluate_on_host(
         int,
     epsilon: float, max_steps: int,
 ) -> AgentEvaluation:  # fmt: skip
-    """Plays whole episodes of environments on the host at one price.
+    """Plays whole episodes in environments on the host, at one price.
 
     Args:
         env: The environments, one per episode.
@@ -205,7 +208,7 @@ def evaluate_on_host(
         episodes: Number of episodes.
         seed: Random seed.
         epsilon: Probability of a random choice.
-        max_steps: Time limit of an episode.
+        max_steps: Time limit of an episode in steps.
     """
     totals, alive, lazy = np.zeros((episodes, 3)), np.ones(episodes, dtype=bool), np.zeros(episodes, dtype=bool)
     sizes = [part.stop - part.start for part in env.groups]
@@ -219,7 +222,7 @@ def evaluate_on_host(
             if step > 0:
                 made = np.stack([outcome.reward, np.ones_like(outcome.reward), ~lazy[part]], axis=-1)
                 totals[part] += alive[part, None] * made
-                totals[part] *= ~(alive[part] & outcome.lost)[:, None]  # an emulator was replaced: start again
+                totals[part] *= ~(alive[part] & outcome.lost)[:, None]  # an emulator was replaced
                 alive[part] &= ~(outcome.terminated | outcome.truncated)
             choice_key = jax.random.fold_in(key, step * len(env.groups) + group)
             prices = jnp.full(sizes[group], eta, dtype=jnp.float32)
@@ -235,6 +238,6 @@ def evaluate_on_host(
 
 
 def joined(parts: list[AgentEvaluation]) -> AgentEvaluation:
-    """Several evaluations as one, price after price."""
+    """Concatenates several evaluations along the prices."""
     names = ("etas", "returns", "steps", "controls", "unfinished")
     return AgentEvaluation(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -30,7 +30,7 @@ from lazymdp.learn.deep.pqn import PQN
 from lazymdp.learn.deep.run_folder import RunFolder, find_run
 
 PYTHON_OBJECT = "given in Python"
-"""Stands in a config for a default policy that has no name."""
+"""Placeholder in a config for a default policy that was given as a Python object."""
 
 
 def make_env(env: str, n_envs: int, n_groups: int = 1) -> JaxEnv | HostEnv:
@@ -39,7 +39,7 @@ def make_env(env: str, n_envs: int, n_groups: int = 1) -> JaxEnv | HostEnv:
     Args:
         env: Name of the environment.
         n_envs: Number of copies.
-        n_groups: Number of groups of Atari emulators; one steps while the other waits for its actions.
+        n_groups: Number of groups of Atari emulators; with two, one steps while the other waits for its actions.
     """
     family, _, name = env.partition("/")
     if family == "minatar":
@@ -57,14 +57,14 @@ def make_env(env: str, n_envs: int, n_groups: int = 1) -> JaxEnv | HostEnv:
 
 
 def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: bool = True) -> CompiledDefault:
-    """Makes a default policy that can be compiled.
+    """Makes a compiled default policy.
 
     Args:
         form: `uniform`, `noop`, `repeat`, or the number of an action; the folder of a run, whose network acts greedily
-            (`RUN`), epsilon-greedily (`RUN:epsilon=0.1`) or by a softmax of its values (`RUN:softmax=0.5`, the
-            temperature); or any form that `lazymdp.defaults` accepts, which is called back on the host.
-        env: Environment in which it acts.
-        needs_probabilities: Whether it must know its probabilities, as the structured form requires.
+            (`RUN`), epsilon-greedily (`RUN:epsilon=0.1`) or by a softmax of its values at a temperature
+            (`RUN:softmax=0.5`); or any form that `lazymdp.defaults` accepts, which is called back on the host.
+        env: Environment in which the policy acts.
+        needs_probabilities: Whether the policy must return probabilities, as the structured form requires.
     """
     n_actions = env.n_actions
     if isinstance(form, Agent):
@@ -96,7 +96,7 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
         )
     policy = protocol.make_default(form, actions, space, env.noop + int(actions.start), batched=True)
     if isinstance(policy, Table):
-        # A model may have an added terminal state, in which nobody acts.
+        # A model may have an extra terminal state, in which no action is taken.
         added = np.full((env.shape[0] - len(policy.table), n_actions), 1.0 / n_actions)
         return compiled_defaults.table(np.concatenate([policy.table, added]))
     return compiled_defaults.called_back(policy, actions, space, needs_probabilities)
@@ -106,12 +106,12 @@ def make_algorithm(config: TrainConfig, default_policy: Any = None, n_envs: int 
     """Makes the algorithm with its environment and default policy.
 
     Args:
-        config: What is trained on what.
+        config: The run.
         default_policy: Default policy that replaces the config's, in any form that `make_default_policy` accepts.
-        n_envs: Number of environments that replaces the config's where nothing is trained.
+        n_envs: Number of environments, if it differs from the config's because the algorithm will not be trained.
     """
     settings = config.settings
-    # PQN learns while emulators step, and two groups keep them busy. DQN waits for its updates: one group is less work.
+    # PQN learns while emulators step, and two groups keep the emulators busy. DQN waits for its updates: use one group.
     n_groups = 1 if isinstance(settings, DQNConfig) else 2
     env = make_env(config.env, n_envs or settings.n_envs, n_groups)
     form = config.default_policy if default_policy is None else default_policy
@@ -120,7 +120,7 @@ def make_algorithm(config: TrainConfig, default_policy: Any = None, n_envs: int 
 
 
 def make_agent(algorithm: Algorithm, parameters: Parameters, eta: float) -> Agent:
-    """A trained agent; `eta` is the price that a control budget has led to."""
+    """Makes a trained agent; `eta` is the final price of a run with a control budget, and ignored for other runs."""
     config = algorithm.config
     if config.is_range:
         return Agent(algorithm, parameters, None)
@@ -128,7 +128,7 @@ def make_agent(algorithm: Algorithm, parameters: Parameters, eta: float) -> Agen
 
 
 def check(config: TrainConfig, default_policy: Any = None) -> None:
-    """Raises if the config cannot be trained, before anything is written."""
+    """Raises an error if the config cannot be trained; nothing is written."""
     algorithm = make_algorithm(config, default_policy, n_envs=1)
     try:
         warm_start(algorithm)
@@ -158,7 +158,7 @@ def load(folder: str | os.PathLike[str], which: str = "last", default_policy: An
 
 
 def warm_start(algorithm: Algorithm) -> Parameters | None:
-    """Parameters of the run that the settings name to start from; None if they name none."""
+    """Returns the initial parameters if the settings name a run to start from, else None."""
     config = algorithm.config
     if not isinstance(config, DQNConfig) or not config.warm_start:
         return None
@@ -181,8 +181,8 @@ def warm_start(algorithm: Algorithm) -> Parameters | None:
 
 
 def _network_default(folder: Path, manner: str, env: JaxEnv | HostEnv) -> CompiledDefault:
-    """The network of a run as a default policy; `manner` is empty, `epsilon=...` or `softmax=...`."""
-    agent = load(folder, default_policy="uniform")  # the run's own default policy does not act
+    """Returns the network of a run as a default policy; `manner` is empty, `epsilon=...` or `softmax=...`."""
+    agent = load(folder, default_policy="uniform")  # the default policy of that run is not used
     _check_fits(agent, folder, env)
     agent.algorithm.env.close()
 
@@ -203,7 +203,7 @@ def _network_default(folder: Path, manner: str, env: JaxEnv | HostEnv) -> Compil
 
 
 def _check_fits(agent: Agent, folder: Path, env: JaxEnv | HostEnv) -> None:
-    """Raises if a run was trained in an environment with other observations or actions."""
+    """Raises an error if a run was trained in an environment with other observations or actions."""
     theirs = agent.algorithm.env
     if theirs.shape != env.shape or theirs.n_actions != env.n_actions:
         raise ValueError(

@@ -1,9 +1,9 @@
 """Environments that step on the host while the network works on the device.
 
-A host environment is N copies of an environment, in one group or more. `send` hands a group its actions and returns;
-`receive` waits for the outcome. Between the two there is time for other work, and one group can step while another
-waits for its actions. Where an episode ends, the next one starts by itself. `arrays` and `restore` save and resume the
-environments.
+A host environment is N copies of an environment, in one or more groups. `send` hands a group its actions and returns
+immediately; `receive` waits for the outcome. Other work can be done between the two, and one group can step while
+another waits for its actions. When an episode ends, the next one starts automatically. `arrays` and `restore` save and
+restore the state of the environments.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from lazymdp.defaults.protocol import noop_action
 
 
 class Outcome(NamedTuple):
-    """Outcome of the last actions of a group, `[M]` each."""
+    """Outcome of the last actions of a group; fields are `[M]` unless noted."""
 
-    frame: NDArray[Any]  # [M, ...] the newest frame, of a new episode where one has ended
+    frame: NDArray[Any]  # [M, ...] newest frame; the first frame of the next episode if one has just ended
     reward: NDArray[np.float32]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
-    lost: NDArray[np.bool_]  # a new episode began for an outside reason: the run starts, or an emulator was replaced
+    lost: NDArray[np.bool_]  # a new episode began because the run started or an emulator was replaced
 
     @property
     def restarted(self) -> Any:
-        """`[M]` whether a new episode began."""
+        """`[M]` whether a new episode has begun."""
         return self.terminated | self.truncated | self.lost
 
 
@@ -39,17 +39,17 @@ class HostEnv(Protocol):
     """N environments that step on the host.
 
     Attributes:
-        shape: Shape of an observation: of a frame, followed by the number of stacked frames if there are several.
+        shape: Shape of an observation: the shape of a frame, followed by the number of frames if they are stacked.
         frame_shape: Shape of a frame.
-        dtype: Type of a frame, `uint8` or `float32`.
+        dtype: Data type of a frame, `uint8` or `float32`.
         n_frames: Number of frames stacked into an observation.
         n_actions: Number of actions, A.
-        first_action: Number that the environment gives its first action; here actions are numbered from 0.
-        noop: Action that counts as the one before the first of an episode.
+        first_action: The environment's own number of its first action. Here, actions are numbered from 0.
+        noop: Action that stands for the last action when an episode begins.
         space: Observation space of the environment, before observations are flattened.
-        groups: The environments of each group; groups have equal sizes.
-        max_steps: Time limit of an episode, None if there is none.
-        repeats: Whether `restore` brings back the very same episodes.
+        groups: The environments of each group; all groups have the same size, M.
+        max_steps: Time limit of an episode in steps, or None.
+        repeats: Whether `restore` continues exactly the same episodes.
     """
 
     shape: tuple[int, ...]
@@ -65,22 +65,22 @@ class HostEnv(Protocol):
     repeats: bool
 
     def like(self, n_envs: int) -> HostEnv:
-        """Another host environment with `n_envs` copies of the same environment."""
+        """Returns another host environment with `n_envs` copies of the same environment."""
 
     def start(self, seed: int) -> None:
-        """Begins an episode everywhere; `receive` then returns its first frame."""
+        """Begins an episode in every copy; `receive` then returns the first frames."""
 
     def send(self, group: int, actions: NDArray[Any]) -> None:
-        """Hands over `[M]` actions, numbered from 0."""
+        """Hands `[M]` actions, numbered from 0, to a group."""
 
     def receive(self, group: int) -> Outcome:
         """Waits for the outcome of the last actions; the arrays are valid until the next `send`."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state of the environments, for `restore`."""
+        """Returns the state of the environments, for `restore`."""
 
     def restore(self, seed: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continues from `arrays` of a host environment that was started with the same seed."""
+        """Continues from the `arrays` of a host environment that was started with the same seed."""
 
     def close(self) -> None:
         """Closes the environments."""
@@ -89,9 +89,9 @@ class HostEnv(Protocol):
 class GymnasiumHost:
     """Copies of a Gymnasium environment with `Discrete` actions, stepped one after the other.
 
-    Every episode has a seed of its own, made of the run's seed, the environment's index and the episode's number. So
-    the state of an environment is the number of its episode and the actions since, and it is restored by replaying
-    them.
+    Every episode has its own seed, derived from the run's seed, the index of the environment and the number of the
+    episode. The state of an environment is therefore the number of its episode and the actions taken in it. It is
+    restored by replaying these actions.
 
     Args:
         env: Id of the environment.
@@ -121,11 +121,11 @@ class GymnasiumHost:
         self.groups: tuple[slice, ...] = (slice(0, n_envs),)
 
     def like(self, n_envs: int) -> GymnasiumHost:
-        """Another host environment with `n_envs` copies of the same environment."""
+        """Returns another host environment with `n_envs` copies of the same environment."""
         return GymnasiumHost(self.name, n_envs)
 
     def start(self, seed: int) -> None:
-        """Begins an episode everywhere."""
+        """Begins an episode in every copy."""
         n_envs = len(self._envs)
         self._seed = seed
         self._episode = np.zeros(n_envs, dtype=np.int64)
@@ -136,11 +136,11 @@ class GymnasiumHost:
         self._outcome = Outcome(frames, zeros, never, never, ~never)
 
     def send(self, group: int, actions: NDArray[Any]) -> None:
-        """Notes the actions; `receive` takes them."""
+        """Stores the actions; `receive` executes them."""
         self._actions = actions
 
     def receive(self, group: int) -> Outcome:
-        """Takes the actions noted, if any, and returns their outcome."""
+        """Executes the stored actions, if any, and returns their outcome."""
         if self._actions is not None:
             steps = [self._step(place, int(action)) for place, action in enumerate(self._actions)]
             frames, rewards, terminated, truncated = zip(*steps, strict=True)
@@ -150,7 +150,7 @@ class GymnasiumHost:
         return self._outcome
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The last outcome, and for every environment the number of its episode and the actions since."""
+        """Returns the last outcome, and for each environment the number of its episode and the actions taken in it."""
         outcome = self.receive(0)
         lengths = np.array([len(taken) for taken in self._taken])
         actions = np.array([action for taken in self._taken for action in taken], dtype=np.int32)
@@ -201,7 +201,7 @@ class GymnasiumHost:
 
 
 def make_gymnasium_env(env: str) -> gym.Env[Any, Any]:
-    """Makes an environment by its id."""
+    """Makes a Gymnasium environment by its id."""
     try:
         return gym.make(env)
     except gym.error.Error as error:

@@ -1,6 +1,6 @@
-"""Environments that are compiled with the algorithm: MinAtar, and any finite model.
+"""Environments that are compiled together with the algorithm: MinAtar, and any finite model.
 
-An environment is three pure functions that JAX can trace, so that thousands of copies of it step inside one program.
+An environment is three pure functions that JAX can trace, so thousands of copies can step inside one program.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ State = Any
 
 @dataclass(frozen=True, eq=False)
 class JaxEnv:
-    """One environment, to be vectorized by `jax.vmap`.
+    """A single environment, to be vectorized by `jax.vmap`.
 
     Attributes:
-        reset: `key -> state`, the start of an episode.
+        reset: `key -> state`, the initial state of an episode.
         step: `(state, action, key) -> (state, reward, terminated, truncated)`; does not restart the episode.
         observe: `state -> observation`, an array of shape `shape`.
         shape: Shape of an observation.
         n_actions: Number of actions, A.
-        noop: Action that counts as the one before the first of an episode.
-        space: Observation space as a default policy written in Python sees it: `Discrete` where an observation is a
-            state as a one-hot vector.
-        max_steps: Time limit of an episode, None if there is none.
+        noop: Action that stands for the last action when an episode begins.
+        space: Observation space for default policies written in Python: `Discrete` if observations are one-hot vectors
+            of states.
+        max_steps: Time limit of an episode in steps, or None.
     """
 
     reset: Callable[[Array], State]
@@ -53,16 +53,16 @@ class JaxEnv:
     max_steps: int | None = None
 
     first_action: ClassVar[int] = 0  # actions are numbered from 0
-    n_frames: ClassVar[int] = 1  # one frame is an observation
+    n_frames: ClassVar[int] = 1  # an observation is a single frame
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """Shape of a frame, which is an observation."""
+        """Shape of a frame, which is the whole observation."""
         return self.shape
 
     @property
     def dtype(self) -> Any:
-        """Type of the numbers in an observation."""
+        """Data type of an observation."""
         return jax.eval_shape(lambda key: self.observe(self.reset(key)), jax.random.key(0)).dtype
 
     def close(self) -> None:
@@ -70,12 +70,12 @@ class JaxEnv:
 
 
 def restart_where(ended: Array, start: State, state: State) -> State:
-    """The starting state where the episode has ended, otherwise the state."""
+    """Returns `start` if the episode has ended, otherwise `state`."""
     return jax.tree.map(lambda new, old: jnp.where(ended, new, old), start, state)
 
 
 def minatar(name: str) -> JaxEnv:
-    """A MinAtar game with sticky actions (0.1) and its minimal action set."""
+    """Returns a MinAtar game of pgx with sticky actions (probability 0.1) and its minimal action set."""
     if name not in MINATAR:
         raise ValueError(f"there is no MinAtar game {name!r}; the games are {', '.join(MINATAR)}.")
     try:
@@ -94,8 +94,8 @@ def minatar(name: str) -> JaxEnv:
 
 
 def from_table(table: Table, max_steps: int | None = None) -> JaxEnv:
-    """The environment of a transition table `P`; the reward is that of the transition drawn."""
-    mdp = MDP(table.transitions, table.rewards, 0.99, table.start)  # the algorithm has a discount of its own
+    """Returns the environment of a transition table `P`, with the reward of each sampled transition."""
+    mdp = MDP(table.transitions, table.rewards, 0.99, table.start)  # the discount is not used
     gains = sp.csr_array(table.gains)
     gains.sort_indices()
     if not np.array_equal(gains.indices, mdp.transitions.indices):
@@ -104,15 +104,15 @@ def from_table(table: Table, max_steps: int | None = None) -> JaxEnv:
 
 
 def from_mdp(mdp: MDP, max_steps: int | None = None, rewards: NDArray[np.float64] | None = None) -> JaxEnv:
-    """A finite model as an environment; an observation is the state as a one-hot vector.
+    """Returns a finite model as an environment; an observation is the one-hot vector of a state.
 
     Args:
         mdp: The model.
-        max_steps: Time limit of an episode; none by default. The last step before the limit counts as truncated even if
-            it reaches an absorbing state: truncated steps are not learned from, and learning only from those that
-            terminate would make termination seem too likely.
-        rewards: Reward of each transition, in the order of `mdp.transitions`; by default the expected reward of the
-            state and action.
+        max_steps: Time limit of an episode in steps; none by default. The last step before the limit counts as
+            truncated even if it reaches an absorbing state. Truncated steps are not used for learning,
+            and using only those that terminate would make termination look too likely.
+        rewards: `[nnz]` reward of each transition, in the order of `mdp.transitions`; by default the expected reward of
+            the state and action.
     """
     table, cumulative, gains = (jnp.asarray(array) for array in _padded_rows(mdp, rewards))
     absorbing, starts = jnp.asarray(mdp.absorbing), np.flatnonzero(mdp.start)
@@ -137,7 +137,7 @@ def from_mdp(mdp: MDP, max_steps: int | None = None, rewards: NDArray[np.float64
 
 
 def _padded_rows(mdp: MDP, rewards: NDArray[np.float64] | None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """`[S * A, K]` next states, cumulative probabilities and rewards; rows are padded with their last entry."""
+    """Returns `[S * A, K]` next states, cumulative probabilities and rewards; rows are padded with their last entry."""
     lengths, starts = np.diff(mdp.transitions.indptr), mdp.transitions.indptr[:-1]
     place = starts[:, None] + np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)  # [S * A, K]
     beyond = np.arange(lengths.max()) >= lengths[:, None]

@@ -1,8 +1,8 @@
 """The two ways to run an algorithm: as one compiled scan, or over environments that step on the host.
 
-Both repeat the same *turn*: take in the outcome of the last actions, account for the episodes, choose, and record.
-After a turn of all environments the updates that are due are made; after `rollout` steps an iteration ends. A run is
-arrays: `arrays` returns everything by name, and `restore` continues from there.
+Both repeat the same *turn*: receive the outcome of the last actions, update the statistics of the episodes, choose, and
+record. After a turn of all environments, the updates that are due are made. An iteration is `rollout` such steps. The
+whole state of a run is arrays: `arrays` returns them by name, and `restore` continues from them.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from lazymdp.learn.deep.named_arrays import Arrays, from_named, to_named
 from lazymdp.learn.deep.networks import Parameters
 from lazymdp.learn.deep.prices import Price
 
-_REPLAY = ".learner.replay"  # saved apart from the rest: it is large and changes little
-_NOT_RESUMED = (".learner.rollout", ".learner.lessons")  # useless where a resumed run starts new episodes
+_REPLAY = ".learner.replay"  # saved separately: it is large, and little of it changes between checkpoints
+_NOT_RESUMED = (".learner.rollout", ".learner.lessons")  # not saved if a resumed run starts new episodes
 
 
 class Run(NamedTuple):
-    """A run: everything but the environments that step on the host."""
+    """The state of a run, except for environments that step on the host."""
 
     learner: Learner
-    price: Price  # distribution of the price of an episode
-    actors: Actors  # [N] the episodes under way
-    stack: Array | tuple[()]  # [N, ..., S] the last frames, where an observation is several
+    price: Price  # distribution from which the price of an episode is drawn
+    actors: Actors  # [N] the episodes in progress
+    stack: Array | tuple[()]  # [N, ..., S] the last frames if observations are stacks, otherwise ()
     env: State  # [N] states of compiled environments, otherwise ()
     key: Array  # random key
-    iteration: Array
+    iteration: Array  # number of completed iterations
 
 
 def new_run(algorithm: Algorithm, key: Array, price: Price | None = None, parameters: Parameters | None = None) -> Run:
-    """A run before its first step.
+    """Returns a run before its first step.
 
     Args:
         algorithm: The algorithm.
         key: Random key.
-        price: Distribution of prices; by default the config's. Given as arrays, so that runs with different prices can
-            be one program.
-        parameters: Parameters of the network to start from; random by default.
+        price: Distribution of prices; by default the config's. It consists of arrays, so that runs with different
+            prices can share one program.
+        parameters: Initial parameters of the network; random by default.
     """
     env, config = algorithm.env, algorithm.config
     key, network_key, price_key = jax.random.split(key, 3)
@@ -72,16 +72,16 @@ def new_run(algorithm: Algorithm, key: Array, price: Price | None = None, parame
 def turn(
     algorithm: Algorithm, run: Run, outcome: Outcome, group: Group, slot: Array, uniform: Array, new_eta: Array
 ) -> tuple[Run, Array, Episodes]:
-    """Takes in the outcome of a group's last actions and makes its next choices.
+    """Processes the outcome of a group's last actions and makes its next choices.
 
     Args:
         algorithm: The algorithm.
         run: The run.
         outcome: `[M]` outcome of the last actions.
         group: The environments.
-        slot: Step of the iteration, from 1; 0 at the very start of the run.
+        slot: Step of the iteration, starting at 1; 0 at the start of the run.
         uniform: `[3, M]` random numbers for the choices.
-        new_eta: `[M]` prices of episodes that begin now.
+        new_eta: `[M]` prices for episodes that begin now.
 
     Returns:
         The run, `[M]` actions to execute, and the episodes that ended.
@@ -113,13 +113,13 @@ def turn(
 
 
 def end_iteration(algorithm: Algorithm, run: Run, key: Array) -> Run:
-    """Lets the algorithm learn from the rollout, and steers the price towards a budget."""
+    """Lets the algorithm learn from the rollout, and steers the price toward a control budget."""
     config, iteration = algorithm.config, run.iteration + 1
     learner = algorithm.end_rollout(run.learner, run.iteration, key)
     greedy, controls = run.actors.greedy.sum(0)
     price = prices.steer(run.price, config, greedy, controls, iteration * config.steps_per_iteration)
     actors = run.actors._replace(greedy=jnp.zeros_like(run.actors.greedy))
-    if config.control_budget is not None:  # episodes under way continue at the new price
+    if config.control_budget is not None:  # episodes in progress continue at the new price
         actors = actors._replace(eta=jnp.full_like(actors.eta, price.low))
     return run._replace(learner=learner, price=price, actors=actors, iteration=iteration)
 
@@ -130,7 +130,7 @@ def end_iteration(algorithm: Algorithm, run: Run, key: Array) -> Run:
 def start_compiled(
     algorithm: Algorithm, key: Array, price: Price | None = None, parameters: Parameters | None = None
 ) -> Run:
-    """A run on compiled environments, its first choices made."""
+    """Starts a run on compiled environments and makes its first choices."""
     env, n_envs = _compiled(algorithm), algorithm.config.n_envs
     key, run_key, env_key, choice_key = jax.random.split(key, 4)
     run = new_run(algorithm, run_key, price, parameters)
@@ -144,10 +144,10 @@ def start_compiled(
 
 
 def iterate(algorithm: Algorithm, run: Run) -> tuple[Run, Episodes]:
-    """One iteration on compiled environments, and the episodes `[T, N]` that ended in it."""
+    """Makes one iteration on compiled environments; also returns the episodes `[T, N]` that ended in it."""
     env, config = _compiled(algorithm), algorithm.config
     shape = (config.rollout, config.n_envs)
-    # All random numbers of the rollout are drawn at once: fewer kernels than step by step.
+    # All random numbers of the rollout are drawn at once, which takes fewer kernels than drawing them step by step.
     key, choice_key, eta_key, step_key, start_key, update_key, end_key = jax.random.split(run.key, 7)
     drawn = (
         1 + jnp.arange(config.rollout),
@@ -172,7 +172,7 @@ def iterate(algorithm: Algorithm, run: Run) -> tuple[Run, Episodes]:
             run = run._replace(learner=learner)
         return run, episodes
 
-    # Unrolling a rollout is 2 % faster on a GPU; with updates inside the loop it would be twice as slow on a CPU.
+    # Unrolling by 2 is 2% faster on a GPU; with updates inside the loop, it would take twice as long on a CPU.
     run, episodes = jax.lax.scan(step, run, drawn, unroll=1 if algorithm.updates_after_steps else 2)
     return end_iteration(algorithm, run, end_key)._replace(key=key), episodes
 
@@ -184,12 +184,12 @@ def _compiled(algorithm: Algorithm) -> JaxEnv:
 
 
 class CompiledLoop:
-    """An algorithm and its environments as one program.
+    """Runs an algorithm and its environments as one compiled program.
 
     Args:
         algorithm: The algorithm.
         seed: Random seed.
-        parameters: Parameters of the network to start from; random by default.
+        parameters: Initial parameters of the network; random by default.
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> None:
@@ -200,24 +200,24 @@ class CompiledLoop:
         self.iteration = 0
 
     def advance(self) -> None:
-        """Starts an iteration and waits for the one before; otherwise JAX would queue many at once."""
+        """Starts an iteration and waits for the previous one, since JAX would otherwise queue many of them."""
         self.run, episodes = self._iterate(self.run)
         jax.block_until_ready(self._episodes[-1:])
         self._episodes.append(episodes)
         self.iteration += 1
 
     def episodes(self) -> NDArray[np.float64]:
-        """`[5, K]` the episodes that ended since the last call: 1, eta, return, steps, controls."""
+        """Returns the K episodes that ended since the last call, `[5, K]`: 1, eta, return, steps, controls."""
         parts = [np.stack([np.asarray(x, dtype=float).ravel() for x in part]) for part in self._episodes]
         self._episodes.clear()
         return _ended(parts)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything but the replay buffer, by name."""
+        """Returns the state of the run by name, without the replay buffer."""
         return to_named(self.run, without=(_REPLAY,))
 
     def restore(self, arrays: Arrays) -> None:
-        """Continues from `arrays`."""
+        """Continues from the `arrays` of another loop."""
         self.run = from_named(self.run, arrays, without=(_REPLAY,))
         self.iteration = int(self.run.iteration)
 
@@ -229,12 +229,12 @@ class CompiledLoop:
 
 
 class HostLoop:
-    """An algorithm whose environments step on the host, group by group, while the device computes updates.
+    """Runs an algorithm whose environments step on the host, group by group, while the device computes updates.
 
     Args:
         algorithm: The algorithm.
         seed: Random seed.
-        parameters: Parameters of the network to start from; random by default.
+        parameters: Initial parameters of the network; random by default.
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> None:
@@ -243,15 +243,15 @@ class HostLoop:
         self._update = jax.jit(self._updated, donate_argnums=0, static_argnames="count")
         self._end_iteration = jax.jit(self._iteration_ended, donate_argnums=0)
         started = new_run(algorithm, jax.random.key(seed), None, parameters)
-        self.run: Run = jax.tree.map(jnp.copy, started)  # each array in its own memory, so that it can be donated
+        self.run: Run = jax.tree.map(jnp.copy, started)  # gives each array its own memory, as donation requires
         self._turn: Any = None
         self._episodes: list[NDArray[Any]] = []
         self.iteration = 0
-        self._in_flight = False  # whether actions have been sent whose outcome is still to be received
-        self._has_lessons = True  # False after a resume that could not restore the rollout before
+        self._in_flight = False  # whether actions have been sent whose outcome has not been received
+        self._has_lessons = True  # False after resuming without the previous rollout
 
     def advance(self) -> None:
-        """One iteration with the updates that fall due in it; after the last iteration, the remaining ones."""
+        """Makes one iteration with the updates due in it; after the last iteration, also makes those that remain."""
         self._begin()
         rollout = self.algorithm.config.rollout
         for slot in range(1, rollout + 1):
@@ -264,19 +264,19 @@ class HostLoop:
                 self._learn(slot)
 
     def episodes(self) -> NDArray[np.float64]:
-        """`[5, K]` the episodes that ended since the last call: 1, eta, return, steps, controls."""
+        """Returns the K episodes that ended since the last call, `[5, K]`: 1, eta, return, steps, controls."""
         parts = [part.astype(float) for part in self._episodes]
         self._episodes.clear()
         return _ended(parts)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything but the replay buffer, by name."""
+        """Returns the state of the run by name, without the replay buffer."""
         self._begin()
         environments = {f"env.{name}": array for name, array in self.env.arrays().items()}
         return {**to_named(self.run, without=self._not_saved), **environments}
 
     def restore(self, arrays: Arrays) -> None:
-        """Continues from `arrays`. Where episodes cannot be restored, those under way are lost."""
+        """Continues from the `arrays` of another loop. Episodes that cannot be restored are lost."""
         self.run = from_named(self.run, arrays, without=self._not_saved)
         self.iteration = int(self.run.iteration)
         self.env.restore(self.seed, {name[4:]: array for name, array in arrays.items() if name.startswith("env.")})
@@ -291,7 +291,7 @@ class HostLoop:
         return (_REPLAY,) if self.env.repeats else (_REPLAY, *_NOT_RESUMED)
 
     def _begin(self) -> None:
-        """Starts the environments and makes the first choices, if that has not been done."""
+        """Starts the environments and makes the first choices, unless this has been done."""
         if not self._in_flight:
             self.env.start(self.seed)
         if self._turn is None:
@@ -314,7 +314,7 @@ class HostLoop:
             self.run = self._update(self.run, slot, count=count)
 
     def _group_turn(self, run: Run, outcome: Outcome, begin: Array, slot: Array) -> tuple[Run, Array]:
-        """A turn of a group; returns the run, and `[6, M]` actions and ended episodes in one array to transfer."""
+        """Makes a turn of a group; returns the run and, in one array to transfer, `[6, M]` actions and episodes."""
         group = Group(begin, outcome.reward.shape[0])
         key, choice_key, eta_key = jax.random.split(run.key, 3)
         uniform = jax.random.uniform(choice_key, (3, group.size))
@@ -341,12 +341,12 @@ class HostLoop:
 
 
 def _ended(parts: list[NDArray[Any]]) -> NDArray[np.float64]:
-    """The episodes that ended, of all steps together."""
+    """Concatenates `[5, M]` parts and keeps the episodes that ended, `[5, K]`."""
     episodes = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0))
     return episodes[:, episodes[0] > 0.0]
 
 
 def make_loop(algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> CompiledLoop | HostLoop:
-    """The loop that suits the algorithm's environment."""
+    """Makes the loop that suits the algorithm's environment."""
     kind = CompiledLoop if isinstance(algorithm.env, JaxEnv) else HostLoop
     return kind(algorithm, seed, parameters)

@@ -1,4 +1,4 @@
-"""A run's state as arrays with names, for checkpoints, and back."""
+"""Conversion between the state of a run and named arrays, for checkpoints."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _Tree = TypeVar("_Tree")
 
 
 def to_named(tree: Any, without: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
-    """The leaves of a tree by name; leaves whose names begin with one of `without` are skipped."""
+    """Returns the leaves of a tree by name, except those whose names begin with one of `without`."""
     leaves = ((jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree))
     named = (pair for pair in leaves if not (without and pair[0].startswith(without)))
     return {name: np.asarray(_plain(leaf)) for name, leaf in named}
 
 
 def from_named(template: _Tree, arrays: Arrays, without: tuple[str, ...] = ()) -> _Tree:
-    """A tree like `template` with the numbers of `arrays`; leaves whose names begin with one of `without` stay."""
+    """Returns `template` with its leaves replaced by `arrays`, except those whose names begin with one of `without`."""
     leaves = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(template):
         name = jax.tree_util.keystr(path)
@@ -38,19 +38,19 @@ def from_named(template: _Tree, arrays: Arrays, without: tuple[str, ...] = ()) -
                 f"{name} is {found.dtype} {found.shape} in the checkpoint, expected {wanted.dtype} {wanted.shape}: it "
                 "belongs to a run with other settings."
             )
-        # A copy: the leaf may be donated later, and must not share memory with the checkpoint.
+        # Copy, because the leaf may be donated later and must not share memory with the checkpoint.
         leaves.append(jax.random.wrap_key_data(jnp.array(found)) if _is_key(leaf) else jnp.array(found))
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
 def parameters_from(template: _Tree, arrays: Arrays) -> _Tree:
-    """The parameters of a run's network."""
+    """Returns the network parameters of a run, given its arrays."""
     prefix = ".learner.parameters"
     return from_named(template, {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)})
 
 
 def is_finite(tree: Any) -> bool:
-    """Whether all numbers of a tree are finite."""
+    """Returns whether all numbers in a tree are finite."""
     return all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(tree))
 
 
@@ -59,5 +59,5 @@ def _is_key(leaf: Array) -> bool:
 
 
 def _plain(leaf: Array) -> Array:
-    """Random keys as the integers they consist of."""
+    """Converts a random key to the integers it consists of; returns other leaves unchanged."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf

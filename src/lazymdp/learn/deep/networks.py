@@ -1,7 +1,8 @@
 """Q-networks as Equinox modules: observations and prices in, values out.
 
-Two architectures, each with or without the price as an input and with or without layer norm (PQN needs it; DQN is
-Dopamine's, without). The price joins the features after the first dense layer of an MLP, or after the convolutions.
+There are two kinds of network, MLPs and convolutional networks, each with or without the price as an input and with or
+without layer norm (PQN needs layer norm; Dopamine's DQN has none). The features of the price are concatenated after the
+first dense layer of an MLP, or after the convolutions.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ import jax.numpy as jnp
 from jax import Array
 
 Parameters = Any
-"""The arrays of a network: a pytree."""
+"""The arrays of a network, as a pytree."""
 
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Output channels, kernel size and stride of each convolution of the Nature DQN."""
 MINATAR = ((16, 3, 1),)
-"""The same of Dopamine's network for MinAtar."""
+"""The same for Dopamine's MinAtar network."""
 NATURE_WIDTH = 512
+"""Width of the dense layer of the Nature DQN."""
 SMALLEST_IMAGE = 36
-"""Side in pixels below which Nature's strides leave almost nothing."""
+"""Side length in pixels below which Nature's strides leave almost nothing of an image."""
 MLP_PRICE_WIDTH, CONV_PRICE_WIDTH = 32, 64
+"""Number of features computed from the price."""
 
 
 class Network(NamedTuple):
@@ -39,15 +42,15 @@ class Network(NamedTuple):
 def q_network(
     shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: tuple[int, ...], *, priced: bool, norm: bool
 ) -> Network:
-    """A Q-network.
+    """Returns a Q-network.
 
     Args:
         shape: Shape of an observation.
         n_outputs: Number of outputs, A or A + 1.
-        kind: `nature`, `minatar` or `mlp`; by default `nature` for images large enough, else `mlp`.
+        kind: `nature`, `minatar` or `mlp`; by default `nature` for images that are large enough, else `mlp`.
         hidden: Widths of the hidden layers of an `mlp`.
-        priced: Whether the network sees the price.
-        norm: Whether layer norm precedes each ReLU, as PQN needs it. Otherwise the network is Dopamine's:
+        priced: Whether the price is an input.
+        norm: Whether layer norm precedes each ReLU, as PQN requires. Otherwise the network is Dopamine's:
             Xavier-uniform kernels, zero biases, `SAME` padding.
     """
     kind = _kind(shape, kind)
@@ -71,7 +74,7 @@ def q_network(
 
 
 def _kind(shape: tuple[int, ...], kind: str | None) -> str:
-    """The architecture, chosen by the shape of an observation if none is given."""
+    """Returns the architecture, chosen by the shape of an observation if none is given."""
     is_image = len(shape) == 3 and min(shape[:2]) >= SMALLEST_IMAGE
     kind = kind or ("nature" if is_image else "mlp")
     if (kind == "nature" and not is_image) or (kind == "minatar" and len(shape) != 3):
@@ -82,7 +85,11 @@ def _kind(shape: tuple[int, ...], kind: str | None) -> str:
 
 
 class Dense(eqx.Module):  # type: ignore[misc, unused-ignore]
-    """A dense layer; `norm` decides on the initial weights, too: uniform as in `eqx.nn.Linear`, or Xavier-uniform."""
+    """A dense layer, optionally with layer norm.
+
+    With `like_linear`, kernel and bias are initialized uniformly as in `eqx.nn.Linear`; otherwise the kernel is
+    Xavier-uniform and the bias is zero.
+    """
 
     kernel: Array  # [inputs, outputs]
     bias: Array  # [outputs]
@@ -100,15 +107,15 @@ class Dense(eqx.Module):  # type: ignore[misc, unused-ignore]
         self.norm = eqx.nn.LayerNorm(n_outputs) if norm else None
 
     def __call__(self, x: Array) -> Array:
-        """`[M, inputs] -> [M, outputs]`, in the precision of `x`."""
+        """Maps `[M, inputs]` to `[M, outputs]`, in the precision of `x`."""
         x = x @ self.kernel.astype(x.dtype) + self.bias.astype(x.dtype)
         return x if self.norm is None else _normed(self.norm, x)
 
 
 class DenseNet(eqx.Module):  # type: ignore[misc, unused-ignore]
-    """An MLP; the price joins after the first layer."""
+    """An MLP; the features of the price are concatenated after the first layer."""
 
-    price: Array | None  # [3, width]
+    price: Array | None  # [3, MLP_PRICE_WIDTH]
     layers: list[Dense]
     head: Dense
 
@@ -127,7 +134,7 @@ class DenseNet(eqx.Module):  # type: ignore[misc, unused-ignore]
         self.head = Dense(inputs[-1], n_outputs, head_key, like_linear=norm, norm=False)
 
     def __call__(self, observations: Array, eta: Array) -> Array:
-        """`[M, ...]` observations and `[M]` prices to `[M, C]` values."""
+        """Maps `[M, ...]` observations and `[M]` prices to `[M, C]` values."""
         x = _numbers(observations).reshape(observations.shape[0], -1)
         for number, layer in enumerate([*self.layers, self.head]):
             if number == 1 and self.price is not None:
@@ -136,20 +143,20 @@ class DenseNet(eqx.Module):  # type: ignore[misc, unused-ignore]
         return x
 
     def _price(self, eta: Array) -> Array:
-        # Three products written out: as a product of matrices they are kernels of their own, slow ones backwards.
+        # Three products written out: a matrix product would be a separate kernel, and a slow one in the backward pass.
         parts = zip(self.price, jnp.moveaxis(price_features(eta), -1, 0), strict=True)  # type: ignore[arg-type, unused-ignore]
         return jax.nn.relu(sum(kernel * feature[:, None] for kernel, feature in parts))
 
 
 class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
-    """Convolutions and dense layers; the price joins after the convolutions.
+    """Convolutions and dense layers; the features of the price are concatenated after the convolutions.
 
-    With layer norm, convolutions are unpadded and without bias, and all but the head computes in half precision on
-    devices made for it. Otherwise it is Dopamine's: padded (`SAME`), with biases, in single precision.
+    With layer norm, convolutions have no padding and no bias, and everything but the head is computed in bfloat16,
+    unless the device is a CPU. Otherwise the network is Dopamine's: `SAME` padding, biases, single precision.
     """
 
-    kernels: list[Array]  # [size, size, inputs, outputs]
-    biases: list[Array] | None  # [outputs]
+    kernels: list[Array]  # [size, size, inputs, outputs] each
+    biases: list[Array] | None  # [outputs] each
     norms: list[eqx.nn.LayerNorm] | None
     price: Dense | None
     layers: list[Dense]
@@ -183,7 +190,7 @@ class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
         self.head = Dense(inputs[-1], n_outputs, head_key, like_linear=norm, norm=False)
 
     def __call__(self, observations: Array, eta: Array) -> Array:
-        """`[M, height, width, channels]` observations and `[M]` prices to `[M, C]` values."""
+        """Maps `[M, height, width, channels]` observations and `[M]` prices to `[M, C]` values."""
         half = self.norms is not None and jax.default_backend() != "cpu"
         x = _numbers(observations, jnp.bfloat16 if half else jnp.float32)
         for number, (kernel, stride) in enumerate(zip(self.kernels, self.strides, strict=True)):
@@ -201,18 +208,18 @@ class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
 
 
 def price_features(eta: Array) -> Array:
-    """`[..., 3]` features of prices `[...]`: logarithm, its square, 1."""
+    """Returns `[..., 3]` features of prices `[...]`: `x = log10(eta + 0.001)`, `x^2` and 1."""
     log = jnp.log10(eta + 1e-3)
     return jnp.stack([log, log * log, jnp.ones_like(log)], -1)
 
 
 def _numbers(observations: Array, dtype: Any = jnp.float32) -> Array:
-    """Observations as floats; pixels (`uint8`) are divided by 255."""
+    """Converts observations to floats; pixels (`uint8`) are divided by 255."""
     return observations.astype(dtype) / (255.0 if observations.dtype == jnp.uint8 else 1.0)
 
 
 def _normed(norm: eqx.nn.LayerNorm, x: Array) -> Array:
-    """Layer norm over the last axis, computed in single precision."""
+    """Applies layer norm over the last axis, computed in single precision."""
     single = x.astype(jnp.float32)
     mean = single.mean(-1, keepdims=True)
     spread = jnp.square(single - mean).mean(-1, keepdims=True)
@@ -220,11 +227,18 @@ def _normed(norm: eqx.nn.LayerNorm, x: Array) -> Array:
 
 
 def convolve(x: Array, kernel: Array, stride: int, padding: str) -> Array:
-    """A convolution, computed in the way that is fastest on the device.
+    """Computes a convolution in the way that is fastest on the device.
 
-    Where the stride divides the kernel's size, it becomes a convolution without stride over blocks of pixels: a few
-    channels leave most of a GPU's matrix units idle, and blocks have more channels. On a CPU it becomes a product of
-    matrices: XLA's own convolutions are no faster there, and ten times slower inside a loop.
+    If the stride divides the size of the kernel, the convolution becomes one with stride 1 over blocks of pixels.
+    Blocks have more channels than pixels, and a few channels would leave most of a GPU's matrix units idle. On a CPU,
+    the convolution becomes a matrix product: XLA's own convolutions are no faster there, and ten times slower inside a
+    loop.
+
+    Args:
+        x: `[M, height, width, inputs]` images.
+        kernel: `[size, size, inputs, outputs]` weights.
+        stride: Stride in both directions.
+        padding: `VALID` or `SAME`.
     """
     size, _, n_channels, n_outputs = kernel.shape
     if stride > 1 and size % stride == 0:
@@ -250,16 +264,17 @@ def convolve(x: Array, kernel: Array, stride: int, padding: str) -> Array:
 
 
 def resize_head(parameters: Parameters, from_outputs: int, to_outputs: int, eta: float = 0.0) -> Parameters:
-    """Parameters with the lazy output added (A to A + 1 outputs) or removed, to start another network from.
+    """Returns parameters with the lazy output added (A to A + 1 outputs) or removed, to initialize another network.
 
-    An added lazy output starts as the mean of the others plus `eta`, its value under a uniform default policy (Prop.
-    2). The choices are then those of the structured form at this price. If the parameters come from a plain DQN, the
-    others lack the price of the first step; so does the lazy output, and the choices are the same.
+    A new lazy output starts as the mean of the others plus `eta`, which is its value under a uniform default policy
+    (Prop. 2). The choices are then those of the structured form at this price. If the parameters come from a plain DQN,
+    the other outputs do not include the price of the first step. Then neither does the lazy output, and the choices are
+    the same.
 
     Args:
         parameters: Parameters of a `q_network`.
         from_outputs: Number of its outputs.
-        to_outputs: Number of outputs wanted.
+        to_outputs: Number of outputs after resizing.
         eta: Price.
     """
     kernel, bias = parameters.head.kernel, parameters.head.bias

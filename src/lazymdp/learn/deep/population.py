@@ -1,4 +1,4 @@
-"""Many PQN runs as one program: seeds times prices, vectorized over the device."""
+"""Many PQN runs as one program: every seed with every range of prices, vectorized on the device."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from lazymdp.learn.deep.pqn import PQN
 
 
 class Summary(NamedTuple):
-    """Episodes that ended, `[R]` each for R runs: their number, and sums over them."""
+    """Statistics of the episodes that ended in each of R runs; fields are `[R]`."""
 
-    episodes: Array
-    returns: Array
-    steps: Array
-    controls: Array
+    episodes: Array  # number of episodes
+    returns: Array  # sum of their returns, price excluded
+    steps: Array  # sum of their lengths in steps
+    controls: Array  # sum of their controls
 
 
 class Population:
-    """Runs that differ in their seed and in the prices they draw.
+    """Runs that differ in their seed and in the range from which prices are drawn.
 
     Args:
-        algorithm: The algorithm they share, configured for a range of prices, so that its network sees the price.
-        chunk: Iterations per call of `advance`.
+        algorithm: The algorithm of all runs, configured for a range of prices, so that the price is an input of its
+            network.
+        chunk: Number of iterations per call of `advance`.
     """
 
     def __init__(self, algorithm: PQN, chunk: int = 10) -> None:
@@ -50,15 +51,15 @@ class Population:
 
         Args:
             seeds: Random seeds.
-            ranges: Lowest price above 0, highest price, and share of episodes at price 0; equal prices make a
-                specialist.
+            ranges: For each range, the lowest positive price, the highest price, and the share of episodes at price 0.
+                If the two prices are equal, the run is a specialist.
         """
         keys = jnp.stack([jax.random.key(seed) for _ in ranges for seed in seeds])
         low, high, zero = np.array([given for given in ranges for _ in seeds], dtype=np.float32).T
         return self._start(keys, prices.Price(jnp.asarray(low), jnp.asarray(high), jnp.asarray(zero)))
 
     def advance(self, runs: Run) -> tuple[Run, Summary]:
-        """Makes `chunk` iterations of all runs, which are donated; returns them and a summary of the ended episodes."""
+        """Makes `chunk` iterations of all runs; returns the runs and a summary. The runs passed in are donated."""
         return self._advance(runs)  # type: ignore[no-any-return, unused-ignore]
 
     def evaluate(
@@ -71,15 +72,15 @@ class Population:
         epsilon: float = 0.0,
         max_steps: int = 5_000,
     ) -> AgentEvaluation:
-        """Plays whole episodes with every run, all with the same randomness.
+        """Plays whole episodes with every run, all with the same random numbers.
 
         Args:
             runs: R runs.
-            etas: `[R, E]` prices for each.
+            etas: `[R, E]` prices for each run.
             episodes: Number of episodes per run and price.
             seed: Random seed.
             epsilon: Probability of a random choice.
-            max_steps: Time limit of an episode.
+            max_steps: Time limit of an episode in steps.
         """
         given = np.asarray(etas, dtype=float)
         parameters = runs.learner.parameters

@@ -1,41 +1,42 @@
 """PQN: parallel Q(lambda) without replay and without a target network.
 
-Many environments step side by side, each at the price of its episode. After a rollout of T steps the network is fitted
-to targets computed along it from its end. In the structured form the executed action is taught, whoever chose it:
+Many environments step in parallel, each at the price of its episode. After a rollout of T steps, targets are computed
+backward from its last step, and the network is fitted to them. In the structured form, a step trains the output of the
+executed action, whether the agent or the default policy chose it:
 
 `y_t = r_t - eta + gamma (1 - terminated_t) [ (1 - lambda) v_{t+1} + lambda (y_{t+1} + eta lazy_{t+1}) ]`
 
-with `v = max(max_a q, q . default + eta)`. `y_{t+1}` is a value of *taking control*: where the agent was lazy at
-`t + 1` the price it contains was not paid and is added back. (In the augmented form the choice is taught, and `y_{t+1}`
-contains the price only if it was paid.) Where the choice at `t + 1` was exploratory, the trace ends and `v_{t+1}`
-stands for what follows (Watkins' Q(lambda)): otherwise every price paid for exploring would be learned as if the greedy
-agent had to pay it. Layer norm keeps learning stable without a target network.
+with `v = max(max_a q, q . default + eta)`. `y_{t+1}` is a value of *taking control*, which includes the price. If the
+agent was lazy at `t + 1`, this price was not paid and is added back. (In the augmented form, a step trains the output
+of the agent's choice, and `y_{t+1}` includes the price only if it was paid.) If the choice at `t + 1` was exploratory,
+the trace ends and `v_{t+1}` takes its place (Watkins' Q(lambda)). Otherwise the values would include prices that only
+exploration paid. Layer norm keeps learning stable without a target network.
 
 Deviations from PQN (Gallici et al., 2024):
 
-1. With a range of prices, the price is an input: its logarithm, the square of that and 1 go through a layer that joins
-   the features after the first layer, or after the convolutions.
-2. The lazy value in `v`, and the term `eta lazy`.
+1. With a range of prices, the price is an input: its logarithm, the square of the logarithm and 1 go through a layer
+   whose outputs are concatenated to the features after the first layer, or after the convolutions.
+2. `v` includes the lazy value, and the target includes the term `eta lazy`.
 3. Traces end at exploratory choices.
-4. Steps at which an episode was truncated are not learned from.
-5. Where environments step on the host, the network is fitted to a rollout while the next one is collected with the
-   network as it is at that moment: the environments never wait.
-6. On a GPU, a network with convolutions computes in half precision, except for its last layer.
-7. One pass over a rollout at a higher learning rate instead of two; two on Atari. In two thirds of the time this
-   learned more in MinAtar's Breakout, less in Asterix up to a price of 0.05, as much in Freeway, and in Space Invaders
-   more up to 0.02 and less at 0.05 and 0.1 (1,024 environments, learning rate 0.002 instead of 0.0005;
-   `results/minatar/trials.csv`).
-8. Other sizes: on MinAtar an MLP of 256 and 128 units instead of a convolution and one dense layer; 16 minibatches
-   instead of 32; on Atari 512 environments instead of 128, a learning rate that falls to 0, and Dopamine's protocol
-   (sticky actions, whole games) instead of no-op starts and episodes that end with a life.
-9. The first choice of a rollout is made by the network before its last fit.
+4. Steps at which an episode is truncated are not used for learning.
+5. If environments step on the host, the network is fitted to one rollout while the next one is collected with the
+   current network, so the environments never wait for updates.
+6. On a GPU, a network with convolutions computes in half precision (bfloat16), except for its last layer.
+7. One pass over each rollout at a higher learning rate instead of two passes, except on Atari, where there are two. In
+   two thirds of the time, one pass learned more in MinAtar's Breakout, less in Asterix up to a price of 0.05, as much
+   in Freeway, and in Space Invaders more up to a price of 0.02 and less at 0.05 and 0.1 (1,024 environments, learning
+   rate 0.002 instead of 0.0005; `results/minatar/trials.csv`).
+8. Other sizes: on MinAtar, an MLP of 256 and 128 units instead of a convolution and one dense layer; 16 minibatches
+   instead of 32; on Atari, 512 environments instead of 128, a learning rate that falls to 0, and Dopamine's protocol
+   (sticky actions, whole games) instead of no-op starts and episodes that end with the loss of a life.
+9. The first choice of a rollout is made by the network as it was before it was fitted to the previous rollout.
 
 Deviations from the paper:
 
 1. Parallel Q(lambda) instead of DQN: no replay, no target network.
-2. A range of prices trains one network for all of them; the paper trains one network for each price.
-3. A outputs with a derived lazy value; the paper has A + 1 (`form="augmented"`).
-4. `v` contains the lazy value, which the paper omits from its operator T (Sec. 4.3).
+2. With a range of prices, one network is trained for all of them; the paper trains one network per price.
+3. By default the network has A outputs and the lazy value is derived; the paper's has A + 1 (`form="augmented"`).
+4. `v` includes the lazy value, which the paper omits from its operator T (Sec. 4.3).
 """
 
 from __future__ import annotations
@@ -58,37 +59,37 @@ from lazymdp.learn.deep.prices import Price
 
 
 class Rollout(NamedTuple):
-    """Steps of all environments, `[T, N]` each, or `[T + 1, N]` with choices whose outcome is still unknown."""
+    """Steps of all environments; fields are `[T, N]`, or `[T + 1, N]` while the outcome of the last choices is open."""
 
     observation: Array  # [T, N, ...]
     eta: Array
-    taught: Array  # network output that the step teaches
-    lazy: Array  # whether the choice was to be lazy
-    greedy: Array  # whether the choice was the greedy one
-    value: Array  # v, value of the state
-    reward: Array  # as learned from
+    taught: Array  # index of the network output that the step trains
+    lazy: Array  # whether the agent chose to be lazy
+    greedy: Array  # whether the choice was greedy
+    value: Array  # v, the value of the state
+    reward: Array  # used for learning, clipped if the settings say so
     terminated: Array
     truncated: Array
 
 
 class Lessons(NamedTuple):
-    """A rollout prepared for learning: `[T * N]` steps, and the rows of each gradient step."""
+    """A rollout prepared for learning: T * N steps, and G minibatches of B steps; fields are `[T * N]` unless noted."""
 
     observation: Array  # [T * N, ...]
     eta: Array
     taught: Array
     target: Array
-    weight: Array  # 0 where the episode was truncated
-    rows: Array  # [G, B]
+    weight: Array  # 0 where the episode was truncated, otherwise 1
+    rows: Array  # [G, B] indices of the steps of each minibatch
 
 
 class PQNLearner(NamedTuple):
-    """What PQN has learned and collected."""
+    """The state of PQN."""
 
     parameters: Parameters
     optimizer: optax.OptState
-    rollout: Rollout  # [T + 1, N] under way
-    lessons: Lessons | tuple[()]  # the rollout before, if it is learned from while the next one is collected
+    rollout: Rollout  # [T + 1, N] being collected
+    lessons: Lessons | tuple[()]  # the previous rollout, if the network is fitted to it while this one is collected
 
 
 class PQN:
@@ -106,16 +107,16 @@ class PQN:
         n_outputs = env.n_actions + self.form.extra_outputs
         self.network = q_network(env.shape, n_outputs, config.network, config.hidden, priced=config.is_range, norm=True)
         self.gradient_steps = config.epochs * config.minibatches  # per rollout
-        # On the host, the network learns from a rollout while the next one is collected.
+        # On the host, the network is fitted to a rollout while the next one is collected.
         self.updates_after_steps = self.updates_carry_over = self._overlaps = not isinstance(env, JaxEnv)
         rate = optax.linear_schedule(
             config.learning_rate, config.final_learning_rate, config.iterations * self.gradient_steps
         )
-        # Flattened: one long array takes fewer kernels than many short ones.
+        # Parameters are flattened: one long array takes fewer kernels than many short ones.
         self.optimizer = optax.flatten(optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.radam(rate)))
 
     def init(self, key: Array, parameters: Parameters | None = None) -> PQNLearner:
-        """A learner that has seen nothing; it starts from `parameters` if given."""
+        """Returns a new learner, whose network starts from `parameters` if given."""
         parameters = self.network.init(key) if parameters is None else parameters
         size = (self.config.rollout + 1, self.config.n_envs)
         rollout = Rollout(
@@ -128,7 +129,7 @@ class PQN:
         return PQNLearner(parameters, self.optimizer.init(parameters), rollout, lessons)
 
     def epsilon(self, steps: Array) -> Array:
-        """Probability of a random choice after so many agent steps, constant during a rollout."""
+        """Returns the probability of a random choice after `steps` agent steps; it is constant during a rollout."""
         config = self.config
         iteration = steps // config.steps_per_iteration
         progress = iteration / (config.exploration_fraction * config.iterations)
@@ -137,7 +138,7 @@ class PQN:
     def act(
         self, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array, epsilon: Array
     ) -> Choice:
-        """Epsilon-greedy choices for `[M, ...]` observations at `[M]` prices."""
+        """Makes epsilon-greedy choices for `[M, ...]` observations at `[M]` prices."""
         outputs = self.network.apply(parameters, observation, eta)
         return choose(outputs, self.default_policy(observation, last_action), eta, uniform, epsilon, self.form)
 
@@ -145,7 +146,7 @@ class PQN:
         self, learner: PQNLearner, group: Group, iteration: Array, slot: Array, outcome: Outcome, reward: Array,
         observation: Array, eta: Array, choice: Choice,
     ) -> PQNLearner:  # fmt: skip
-        """Stores what came of a group's last choices and its new ones, at step `slot` of the rollout."""
+        """Stores the outcome of a group's last choices, and its new choices, at step `slot` of the rollout."""
         buffer, before = learner.rollout, slot - 1
         return learner._replace(
             rollout=Rollout(
@@ -162,19 +163,19 @@ class PQN:
         )
 
     def updates_due(self, iteration: int, slot: int) -> int:
-        """Number of gradient steps due after step `slot` of a rollout, from 1, so that they are spread over it."""
+        """Returns the number of gradient steps due after step `slot` of a rollout; they are spread evenly over it."""
         if not self._overlaps or iteration == 0:
             return 0
         return self._made(slot + 1) - self._made(slot)
 
     def copy_due(self, iteration: int, slot: int) -> bool:
-        """False: there is no target network."""
+        """Returns False: there is no target network."""
         return False
 
     def update(
         self, learner: PQNLearner, iteration: Array, slot: Array, price: Price, key: Array, count: int
     ) -> PQNLearner:
-        """Makes `count` gradient steps on the rollout before this one, after step `slot`."""
+        """Makes `count` gradient steps on the previous rollout, after step `slot` of this one."""
         if not isinstance(learner.lessons, Lessons):
             return learner
         parameters, optimizer = learner.parameters, learner.optimizer
@@ -185,7 +186,7 @@ class PQN:
         return learner._replace(parameters=parameters, optimizer=optimizer)
 
     def end_rollout(self, learner: PQNLearner, iteration: Array, key: Array) -> PQNLearner:
-        """Learns from a complete rollout, now or while the next one is collected; its last row begins the next one."""
+        """Learns from a complete rollout, now or during the next one, whose first row is the last row of this one."""
         lessons = self.lessons(learner.rollout, key)
         rollout = jax.tree.map(lambda buffer: buffer.at[0].set(buffer[-1]), learner.rollout)
         if self._overlaps:
@@ -199,7 +200,7 @@ class PQN:
         return PQNLearner(learned[0], learned[1], rollout, ())
 
     def lessons(self, rollout: Rollout, key: Array) -> Lessons:
-        """Prepares a rollout `[T + 1, N]` for learning, in an order drawn afresh for every epoch."""
+        """Prepares a rollout `[T + 1, N]` for learning, in a new random order for every epoch."""
         steps = jax.tree.map(lambda buffer: buffer[:-1], rollout)
         targets = self.targets(steps, rollout.value[-1])
         count = targets.size
@@ -211,14 +212,14 @@ class PQN:
         return Lessons(flat[0], flat[1], flat[2], flat[3], flat[4], rows)
 
     def targets(self, steps: Rollout, last_value: Array) -> Array:
-        """`[T, N]` targets `y` of a rollout `[T, N]`, computed from its end, where the value is `last_value [N]`."""
+        """Returns `[T, N]` targets `y` of a rollout `[T, N]`, computed backward from `last_value` `[N]`."""
         lambda_, gamma = self.config.lambda_, self.config.gamma
 
         def back(carry: tuple[Array, Array], step: Rollout) -> tuple[tuple[Array, Array], Array]:
-            value, trace = carry  # v of the next state, and the value of what was chosen there
+            value, trace = carry  # v of the next state, and the value of the choice made there
             paid = self.form.paid(step.eta, step.lazy)
             target = step.reward - paid + gamma * (1.0 - step.terminated) * ((1.0 - lambda_) * value + lambda_ * trace)
-            chosen = target + paid - step.eta * (1.0 - step.lazy)  # with the price that was in fact paid
+            chosen = target + paid - step.eta * (1.0 - step.lazy)  # includes the price only if it was paid
             follows = step.greedy & ~step.truncated
             return (step.value, jnp.where(follows, chosen, step.value)), target
 
@@ -231,7 +232,7 @@ class PQN:
 
         def loss(parameters: Parameters) -> Array:
             outputs = self.network.apply(parameters, batch.observation, batch.eta)
-            # A product with one-hot rows: the gradient of indexing would be a scatter, which is slower.
+            # Multiply by one-hot rows, because the gradient of indexing is a scatter, which is slower.
             found = (outputs * jax.nn.one_hot(batch.taught, outputs.shape[-1])).sum(-1)
             return 0.5 * (batch.weight * jnp.square(found - batch.target)).mean()
 
@@ -239,5 +240,5 @@ class PQN:
         return optax.apply_updates(parameters, change), optimizer
 
     def _made(self, slot: Array | int) -> Array | int:
-        """Number of gradient steps made before step `slot` of a rollout."""
+        """Returns the number of gradient steps made before step `slot` of a rollout."""
         return (slot - 1) * self.gradient_steps // self.config.rollout

@@ -1,16 +1,16 @@
-"""The price of control: a single price, a range of prices, or a price steered towards a control budget.
+"""The price of control: a single price, a range of prices, or a price steered toward a control budget.
 
-All three are one distribution from which the price of an episode is drawn: 0 with probability `zero_share`, otherwise
-log-uniform between `low` and `high`. A single price is a range whose ends coincide. A budget moves both ends: after
-each iteration
+In all three cases, the price of an episode is drawn from one distribution: 0 with probability `zero_share`, otherwise
+log-uniform between `low` and `high`. A single price is a range whose ends coincide. A budget moves both ends after each
+iteration:
 
 `eta <- eta * exp( step * (control rate - budget) )`
 
-with the control rate of the greedy choices, since exploration is not what is steered. This is dual ascent on
-`log eta`, which needs no scale of rewards. Where the control rate jumps at a price, as in any finite model, the mean
-over time meets the budget while the price swings about the jump.
+The control rate is that of the greedy choices, because exploration should not move the price. This is dual ascent on
+`log eta`, which does not depend on the scale of the rewards. If the control rate jumps at a price, as in any finite
+model, the price oscillates around the jump, and the control rate meets the budget on average over time.
 
-A transition does not depend on the price, so that a replayed step can be learned from at any price: see `relabel`.
+A transition does not depend on the price, so the network can learn from a replayed step at any price: see `relabel`.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from jax import Array
 from lazymdp.learn.deep.config import AlgorithmConfig
 
 SMALLEST_PRICE = 1e-4
-"""A budget does not steer the price below this, so that it can rise again."""
+"""A budget does not steer the price below this; otherwise it could take very long to rise again."""
 
 
 class Price(NamedTuple):
-    """Distribution of the price of an episode. The fields are scalars; in a population, `[R]` for R members."""
+    """Distribution of the price of an episode. Fields are scalars, or `[R]` in a population of R runs."""
 
-    low: Array  # lowest price above 0
+    low: Array  # lowest positive price
     high: Array  # highest price
     zero_share: Array  # probability of price 0
 
 
 def initial(config: AlgorithmConfig) -> Price:
-    """The distribution at the start of a run."""
+    """Returns the distribution at the start of a run."""
     low, high = config.eta_range
     return price(low, high, config.zero_share if config.is_range else 0.0)
 
 
 def price(low: float, high: float, zero_share: float = 0.0) -> Price:
-    """The distribution as arrays."""
+    """Returns the distribution as arrays."""
     return Price(*(jnp.asarray(number, dtype=jnp.float32) for number in (low, high, zero_share)))
 
 
@@ -54,18 +54,18 @@ def draw(prices: Price, key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def relabel(prices: Price, config: AlgorithmConfig, key: Array, shape: tuple[int, ...]) -> Array:
-    """Prices at which to learn from replayed steps: drawn afresh from a range, or the single price there is."""
+    """Returns prices for replayed steps: new draws from a range, or the current single price."""
     return draw(prices, key, shape) if config.is_range else jnp.broadcast_to(prices.low, shape)
 
 
 def steer(prices: Price, config: AlgorithmConfig, greedy: Array, controls: Array, steps: Array) -> Price:
-    """Moves the price towards the control budget, if there is one.
+    """Steers the price toward the control budget, if there is one.
 
     Args:
         prices: The distribution during this iteration.
-        config: Settings, with the budget.
+        config: Settings, including the budget.
         greedy: Number of greedy choices in this iteration.
-        controls: Number of those that took control.
+        controls: Number of greedy choices that took control.
         steps: Agent steps so far.
     """
     if config.control_budget is None:

@@ -1,15 +1,15 @@
-"""The folder of a run, from which training continues and agents are loaded; only this module reads and writes it.
+"""The folder of a run, from which training is resumed and agents are loaded. Only this module reads and writes it.
 
-* `config.json`: what is trained on what, with versions.
+* `config.json`: environment, settings, default policy and seed of the run, and package versions.
 * `metrics.csv`: one row per report and price, appended during training.
-* `last.safetensors`, `best.safetensors`: the state of the run at its last checkpoint, and at the one whose episodes had
-  the highest mean return after the price; each with a `.json` that says when.
-* `replay-FIRST-LAST.safetensors`: the replay buffer of DQN in parts, as it grows; writing all of it every time would
-  take longer than learning.
+* `last.safetensors`, `best.safetensors`: the state of the run at the last checkpoint, and at the checkpoint with the
+  highest mean return after the price. For each, a `.json` file holds the step and that mean return.
+* `replay-FIRST-LAST.safetensors`: the replay buffer of DQN, in parts. Each checkpoint adds a part, because writing the
+  whole buffer every time would take longer than learning.
 * `default/`: a copy of the default policy, if that is a run (its config and network) or a saved model, so that the run
   does not depend on the original.
 
-Files are written under another name and then renamed: a run killed at any moment has a complete checkpoint.
+Files are written under a temporary name and then renamed, so a run killed at any moment leaves a complete checkpoint.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ _OTHER_CHECKPOINT = "; `lazymdp evaluate`, with or without --best, can use the o
 
 @dataclass(frozen=True)
 class Metrics:
-    """Episodes that ended since the last report; those of a dial are grouped by the nearest of its reported prices.
+    """Statistics of the episodes that ended since the last report.
+
+    The episodes of a dial are grouped by the nearest of its reported prices.
 
     Attributes:
         step: Agent steps so far.
         eta: Price; for a single price, the mean over these episodes.
         episodes: Number of episodes.
         mean_return: Mean return, price excluded.
-        length: Mean number of steps.
+        length: Mean length in steps.
         control_rate: Share of steps in control, exploration included.
     """
 
@@ -63,12 +65,12 @@ COLUMNS = tuple(field.name for field in fields(Metrics))
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run at one moment.
+    """A snapshot of a run.
 
     Attributes:
         arrays: The state of the run, by name.
         step: Agent steps so far.
-        quality: Mean return after the price, by which the best checkpoint is chosen; None if too few episodes ended.
+        quality: Mean return after the price, which decides the best checkpoint; None if too few episodes have ended.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -78,7 +80,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class ReplayPart:
-    """Part of a replay buffer: steps `first` to `last` of every environment."""
+    """Part of a replay buffer: steps `first` to `last` of every environment, `[last - first + 1, N, ...]` arrays."""
 
     first: int
     last: int
@@ -97,13 +99,13 @@ class RunFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a run, though perhaps without a checkpoint yet."""
+        """Whether the folder holds a run, possibly without a checkpoint."""
         return (self.path / CONFIG).is_file()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def config(self) -> TrainConfig:
-        """What is trained; raises if the config is damaged or was written by another version."""
+        """Returns the config; raises an error if it is damaged or was written by another version."""
         path = self.path / CONFIG
         try:
             read = json.loads(path.read_text(encoding="utf-8"))
@@ -125,7 +127,7 @@ class RunFolder:
             raise ValueError(f"{path} is damaged ({error}).") from error
 
     def read(self, which: str = "last") -> Checkpoint | None:
-        """The `last` or `best` checkpoint; None if there is none yet."""
+        """Returns the `last` or `best` checkpoint, or None if there is none yet."""
         path = self.path / f"{which}.safetensors"
         if not path.exists():
             return None
@@ -138,7 +140,7 @@ class RunFolder:
             raise ValueError(f"{path} is damaged ({error}){_OTHER_CHECKPOINT}.") from error
 
     def replay(self) -> list[ReplayPart]:
-        """The replay buffer in parts, oldest first."""
+        """Returns the parts of the replay buffer, oldest first."""
         return [ReplayPart(*steps, _read(path, "; the run cannot continue")[0]) for path, steps in self._replay_files()]
 
     @property
@@ -147,10 +149,10 @@ class RunFolder:
         return max((last for _, (_, last) in self._replay_files()), default=0)
 
     def check_same(self, config: TrainConfig) -> TrainConfig:
-        """The config of the run; raises if it differs from the one given."""
+        """Returns the config of the run; raises an error if it differs from `config`."""
         here = self.config()
         found, wanted = _flat(here), _flat(config)
-        if wanted["default_policy"] != found["default_policy"]:  # the original of a copy may have moved
+        if wanted["default_policy"] != found["default_policy"]:  # the original may have moved
             wanted["default_policy"] = self._resolved(self._copied(config.default_policy)[0])
         for name in wanted:
             if found.get(name) != wanted[name]:
@@ -163,7 +165,7 @@ class RunFolder:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def create(self, config: TrainConfig) -> None:
-        """Starts a run; raises if the folder holds one, unless that has no checkpoint."""
+        """Starts a run; raises an error if the folder holds a run that has a checkpoint."""
         default_policy, copies = self._copied(config.default_policy)
         about = {
             "algorithm": config.algorithm, **asdict(config), "default_policy": default_policy, "versions": versions(),
@@ -183,7 +185,7 @@ class RunFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Locks the folder against other processes; the lock ends with the process, however that ends."""
+        """Locks the folder against other processes; the lock is released even if the process is killed."""
         if self.path.exists() and not self.path.is_dir():
             raise FileExistsError(f"{self.path} is a file: give a folder for the run.")
         if self._held:
@@ -202,24 +204,24 @@ class RunFolder:
                 self._held = False
 
     def resume(self) -> tuple[Checkpoint | None, list[ReplayPart]]:
-        """What the run continues from; drops the metrics and replay parts of steps that will be made again."""
+        """Returns the checkpoint and replay buffer to continue from; deletes data from after that checkpoint."""
         checkpoint = self.read("last")
         step = 0 if checkpoint is None else checkpoint.step
         self.rewind(step, step // self.config().settings.n_envs)
         return checkpoint, [] if checkpoint is None else self.replay()
 
     def append(self, metrics: Iterable[Metrics]) -> None:
-        """Adds rows to the metrics."""
+        """Appends rows to the metrics."""
         with open(self.path / METRICS, "a", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([getattr(row, name) for name in COLUMNS] for row in metrics)
 
     def save(self, checkpoint: Checkpoint, replay: ReplayPart | None = None, keep: int = 0) -> None:
-        """Writes the last checkpoint, and the best one if it is that.
+        """Writes the last checkpoint, and also the best one if this one is at least as good.
 
         Args:
-            checkpoint: The run now.
+            checkpoint: The current state of the run.
             replay: Steps of the replay buffer since `last_replay_step`.
-            keep: Number of per-environment steps in the whole buffer; older parts are deleted.
+            keep: Number of per-environment steps that the buffer holds; older parts are deleted.
         """
         best = self._best_quality()
         if replay is not None:
@@ -233,11 +235,11 @@ class RunFolder:
                     path.unlink()
 
     def rewind(self, step: int, environment_step: int) -> None:
-        """Drops metrics after `step`, a last row cut short, later parts of the replay buffer, and unfinished files.
+        """Deletes metrics and parts of the replay buffer from after a checkpoint, incomplete rows and temporary files.
 
         Args:
             step: Agent steps at the checkpoint from which the run continues.
-            environment_step: The same per environment.
+            environment_step: Per-environment steps at that checkpoint.
         """
         path = self.path / METRICS
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if path.exists() else []
@@ -253,13 +255,13 @@ class RunFolder:
     # -- details -----------------------------------------------------------------------------------------------------
 
     def _resolved(self, default_policy: str) -> str:
-        """The path of a default policy; the config names the run's own copy relative to its folder."""
+        """Returns the path of a default policy. The config names the run's own copy relative to the folder."""
         if not default_policy.startswith(OWN_DEFAULT):
             return default_policy
         return default_policy.replace(OWN_DEFAULT, str(self.path / DEFAULT), 1)
 
     def _copied(self, default_policy: str) -> tuple[str, dict[str, Path]]:
-        """How the config names a default policy, and the files to copy if it is a run or a file."""
+        """Returns the name of a default policy in the config, and the files to copy if it is a run or a file."""
         named = find_run(default_policy)
         if named is not None:
             folder, manner = named
@@ -270,7 +272,7 @@ class RunFolder:
         return default_policy, {}
 
     def _replay_files(self) -> list[tuple[Path, tuple[int, int]]]:
-        """The files of the replay buffer with their first and last step, oldest first."""
+        """Returns the files of the replay buffer with their first and last step, oldest first."""
         named = ((path, re.fullmatch(r"replay-(\d+)-(\d+)", path.stem)) for path in self.path.glob("replay-*"))
         found = [(path, (int(name[1]), int(name[2]))) for path, name in named if name and path.suffix == ".safetensors"]
         return sorted(found, key=lambda entry: entry[1])
@@ -283,7 +285,7 @@ class RunFolder:
             with _safetensors().safe_open(path, framework="numpy") as file:
                 return json.loads(file.metadata()["about"])["quality"]
         except (ValueError, KeyError, TypeError, _safetensors().SafetensorError):
-            return None  # damaged: the next checkpoint is better
+            return None  # the file is damaged: let the next checkpoint replace it
 
     def _write(self, which: str, checkpoint: Checkpoint) -> None:
         about = json.dumps({"step": checkpoint.step, "quality": checkpoint.quality})
@@ -292,16 +294,16 @@ class RunFolder:
 
 
 def find_run(default_policy: str) -> tuple[Path, str] | None:
-    """The folder of the run that a default policy names and how it acts (after a colon); None if it names no run."""
+    """Splits a default policy into the folder of a run and the text after the colon; returns None if it is no run."""
     folder, _, manner = default_policy.rpartition(":")
-    for path, how in ((default_policy, ""), (folder, manner)):  # the folder's own name may contain a colon
+    for path, how in ((default_policy, ""), (folder, manner)):  # the name of the folder may contain a colon
         if path and (Path(path) / CONFIG).is_file():
             return Path(path), how
     return None
 
 
 def _flat(config: TrainConfig) -> dict[str, Any]:
-    """All settings by name."""
+    """Returns all settings of a run by name."""
     about = {"algorithm": config.algorithm, **asdict(config)}
     return about | about.pop("settings")
 
@@ -329,4 +331,4 @@ def _save(path: Path, arrays: dict[str, Any], metadata: dict[str, str] | None = 
         try:
             _safetensors().numpy.save_file(arrays, temporary, metadata=metadata)
         except _safetensors().SafetensorError as error:  # for example, a full disk
-            raise OSError(f"{path} cannot be written ({error}); the file from before is unchanged.") from error
+            raise OSError(f"{path} cannot be written ({error}); the previous file is unchanged.") from error

@@ -1,8 +1,8 @@
 """Training as a run that survives interruption.
 
-The whole state of a run, environments and random numbers included, is arrays: a run that continues from a checkpoint
-makes the same steps as one that was never interrupted, bit for bit on a CPU. The exception is Atari, whose emulators
-cannot be saved: a resumed run starts new episodes there.
+The whole state of a run, including environments and random keys, is arrays. A run that continues from a checkpoint
+therefore makes the same steps as one that was never interrupted, bit for bit on a CPU. The exception is Atari, whose
+emulators cannot be saved: there, a resumed run starts new episodes.
 """
 
 from __future__ import annotations
@@ -30,24 +30,23 @@ from lazymdp.learn.deep.named_arrays import Arrays, is_finite
 from lazymdp.learn.deep.run_folder import Checkpoint, Metrics, ReplayPart, RunFolder
 
 ENOUGH_EPISODES = 20
-"""Least number of episodes by which the quality of a checkpoint is judged."""
+"""Smallest number of episodes from which the quality of a checkpoint is computed."""
 VALUE_MARGIN = 10.0
-"""How many times a value may exceed the largest possible return, and the values at the start, before a run is
-stopped."""
+"""A run is stopped if a value exceeds both the largest possible return and the initial values by this factor."""
 LARGEST_GAMMA = 0.9999
-"""Discount with which the largest possible return is computed, if the actual one is closer to 1."""
+"""Upper limit of the discount factor from which the largest possible return is computed."""
 
 
 class Diverged(RuntimeError):
-    """Training has diverged: values are not finite, or beyond any possible return."""
+    """Training has diverged: values are not finite, or exceed any possible return."""
 
 
 class Training:
-    """A run under way.
+    """A training run in progress.
 
     Args:
-        config: What is trained on what.
-        arrays: State of a run with the same config to continue from.
+        config: The run.
+        arrays: State to continue from, of a run with the same config.
         parts: Replay buffer of that run, oldest part first.
         default_policy: Default policy that replaces the config's, in any form that `make_default_policy` accepts.
     """
@@ -62,7 +61,7 @@ class Training:
         self.config = config
         self.algorithm = make_algorithm(config, default_policy)
         self._loop = make_loop(self.algorithm, config.seed, warm_start(self.algorithm) if arrays is None else None)
-        self._net_returns: dict[float, list[float]] = {}  # of episodes since the last call of `quality`, by price
+        self._net_returns: dict[float, list[float]] = {}  # by price, for episodes since the last call of `quality`
         self._mean_net_returns: dict[float, float] = {}
         if arrays is not None:
             self._loop.restore(arrays)
@@ -87,7 +86,7 @@ class Training:
         self._loop.advance()
 
     def report(self) -> list[Metrics]:
-        """Metrics of the episodes that ended since the last report; raises `Diverged` if training has diverged."""
+        """Returns metrics of the episodes that ended since the last report; raises `Diverged` if training diverges."""
         self._check_values()
         _, eta, returns, steps, controls = self._loop.episodes()
         prices = np.array(self.config.settings.reported_etas)
@@ -105,11 +104,11 @@ class Training:
         return metrics
 
     def quality(self) -> float | None:
-        """Mean return after the price over the episodes since the last call; None if they are too few.
+        """Returns the mean return after the price of the episodes since the last call, or None if there are too few.
 
-        It is the mean over prices of the mean at each price, so that it does not depend on the prices at which episodes
-        happened to end. A price without new episodes keeps its last mean; until every price has one, the answer is
-        None.
+        This is the mean over prices of the mean at each price, so it does not depend on how many episodes happened to
+        end at each price. A price without new episodes keeps its last mean. The result is None until every price has a
+        mean.
         """
         if sum(map(len, self._net_returns.values())) < ENOUGH_EPISODES:
             return None
@@ -119,21 +118,21 @@ class Training:
         return float(np.mean(list(self._mean_net_returns.values()))) if known else None
 
     def checkpoint(self) -> Checkpoint:
-        """The run as it is now, without its replay buffer."""
+        """Returns a snapshot of the run, without its replay buffer."""
         return Checkpoint(self.arrays(), self.step, self.quality())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state of the run by name, without its replay buffer."""
+        """Returns the state of the run by name, without its replay buffer."""
         return self._loop.arrays()
 
     @property
     def replay_rows(self) -> int:
-        """Per-environment steps that the replay buffer holds; 0 if there is none."""
+        """Number of steps per environment that the replay buffer holds; 0 if there is no buffer."""
         learner = self._loop.run.learner
         return learner.replay.reward.shape[0] if isinstance(learner, DQNLearner) else 0
 
     def replay_part(self, since: int = 0) -> ReplayPart | None:
-        """The replay buffer from per-environment step `since` on; None if there is no buffer."""
+        """Returns the replay buffer from per-environment step `since` on, or None if there is no buffer."""
         learner, stored = self._loop.run.learner, self._stored_steps()
         if not isinstance(learner, DQNLearner):
             return None
@@ -141,7 +140,7 @@ class Training:
         return ReplayPart(first, last, replay.to_arrays(learner.replay, first, last))
 
     def agent(self) -> Agent:
-        """The agent as trained so far."""
+        """Returns the agent as trained so far."""
         run = self._loop.run
         parameters = jax.tree.map(jnp.copy, run.learner.parameters)  # the run's own will be donated
         return make_agent(self.algorithm, parameters, float(run.price.low))
@@ -151,7 +150,7 @@ class Training:
         self._loop.close()
 
     def _stored_steps(self) -> range:
-        """Per-environment steps in the replay buffer."""
+        """Returns the range of per-environment steps in the replay buffer."""
         now = self._loop.iteration * self.config.settings.rollout
         return range(max(now - self.replay_rows + 1, 0), now + 1) if self.replay_rows else range(0)
 
@@ -162,7 +161,7 @@ class Training:
             self._loop.run = run._replace(learner=run.learner._replace(replay=buffer))
 
     def _check_complete(self, parts: Sequence[ReplayPart]) -> None:
-        """Raises if steps of the replay buffer are missing."""
+        """Raises an error if steps of the replay buffer are missing."""
         missing = self._stored_steps()
         for part in parts:
             if part.first <= missing.start:
@@ -174,7 +173,7 @@ class Training:
             )
 
     def _check_values(self) -> None:
-        """Raises if values or rewards are not finite, or values are beyond any possible return."""
+        """Raises `Diverged` if values or rewards are not finite, or values exceed any possible return."""
         run, gamma = self._loop.run, min(self.config.settings.gamma, LARGEST_GAMMA)
         reward, first, value = (float(x.max()) for x in (run.actors.reward, run.actors.first_value, run.actors.value))
         if not math.isfinite(reward):
@@ -207,17 +206,17 @@ def train(
 
     Args:
         env: `minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions.
-        algorithm: `pqn` (parallel Q(lambda); fastest where environments are compiled) or `dqn` (replay and a target
+        algorithm: `pqn` (parallel Q(lambda); the fastest in compiled environments) or `dqn` (replay and a target
             network; needs fewer samples).
-        default_policy: What acts when the agent is lazy: `uniform`, `noop`, `repeat`, an action, the folder of a run,
-            an `[S, A]` table, a callable, a Stable-Baselines3 model, ...
+        default_policy: Policy that acts when the agent is lazy: `uniform`, `noop`, `repeat`, an action, the folder of a
+            run, an `[S, A]` table, a callable, a Stable-Baselines3 model, ...
         seed: Random seed.
-        folder: Folder of the run. If it holds this run already, training continues from its last checkpoint. By
-            default nothing is written.
-        checkpoint_seconds: Seconds between two checkpoints: the work that an interruption can cost.
+        folder: Folder of the run. If it already holds this run, training continues from the last checkpoint. By
+            default, nothing is written.
+        checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         show_progress: Show a progress bar on standard error.
-        on_report: Called every two seconds and at the end with the run and its new metrics.
-        settings: Settings of the algorithm that replace its defaults for the environment, above all `eta` and `steps`;
+        on_report: Called about every two seconds and at the end, with the run and its new metrics.
+        settings: Settings of the algorithm that replace the defaults for this environment, such as `eta` and `steps`;
             see `lz.learn.PQNConfig` and `lz.learn.DQNConfig`.
     """
     named = isinstance(default_policy, str | os.PathLike)
@@ -246,17 +245,18 @@ def run_training(
     report_seconds: float = 2.0,
     stop: Callable[[], bool] = lambda: False,
 ) -> Agent:
-    """Trains an agent as a config describes it; `train` and the command line call this.
+    """Trains an agent, given a config; called by `train` and by the command line.
 
     Args:
-        config: What is trained on what.
+        config: The run.
         default_policy: Default policy that replaces the config's.
-        folder: Folder of the run. If it holds this run already, training continues from its last checkpoint.
-        checkpoint_seconds: Seconds between two checkpoints.
+        folder: Folder of the run. If it already holds this run, training continues from the last checkpoint.
+        checkpoint_seconds: Seconds between checkpoints.
         show_progress: Show a progress bar on standard error.
         on_report: Called at every report with the run and its new metrics.
-        report_seconds: Seconds between two reports.
-        stop: Asked after every iteration; True ends the run with a report, a checkpoint and `KeyboardInterrupt`.
+        report_seconds: Seconds between reports.
+        stop: Called after every iteration. If it returns True, the run ends with a report, a checkpoint and
+            `KeyboardInterrupt`.
     """
     if not checkpoint_seconds > 0.0:
         raise ValueError(f"checkpoint_seconds is {checkpoint_seconds}, expected a number above 0.")
@@ -274,7 +274,7 @@ def run_training(
             bar = closing.enter_context(training_bar(config.settings.total_steps, first))
         run = Training(config, None if checkpoint is None else checkpoint.arrays, parts, default_policy)
         closing.callback(run.close)
-        if folder is not None and not exists:  # only now: a run that cannot be trained leaves nothing behind
+        if folder is not None and not exists:  # only now, so that a run that cannot start writes nothing
             closing.enter_context(folder.claimed())
             if folder.exists:
                 raise ValueError(f"another process has just started a run in {folder.path}: give another folder.")
