@@ -1,6 +1,6 @@
-"""What JAX compiled is kept beside pytest's own cache: these tests spend most of their time compiling, often the same.
+"""Caches what JAX compiles beside pytest's own cache: these tests spend most of their time compiling the same programs.
 
-Set before JAX is imported, for the processes that tests start, too.
+The variables are set before JAX is imported, so that processes started by tests see them, too.
 """
 
 import os
@@ -13,6 +13,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 
 def pytest_collection_modifyitems(items):
-    """JAX does not write its cache in one step: what another worker has half written is compiled anew, no error."""
+    """JAX does not write its cache atomically: an entry that another worker is writing is compiled again, no error."""
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache entry"))

@@ -1,26 +1,34 @@
-"""A small world and small settings that several tests of the deep agents share."""
+"""A small model, small settings and small trainings that several tests of the deep agents share."""
+
+import functools
 
 import numpy as np
 
 import lazymdp as lz
-from lazymdp.learn.deep.config import DialConfig, DQNConfig
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig
 
-SMALL = DialConfig(steps=20_000, n_envs=16, rollout=8, hidden=(16, 16))
+SMALL = PQNConfig(steps=20_000, n_envs=16, rollout=8, hidden=(16, 16))
 DQN_SMALL = DQNConfig(
-    steps=6000, eta=0.1, n_envs=4, rollout=32, capacity=800, min_replay=200, target_period=400, hidden=(16,),
-    clip_rewards=False, learning_rate=1e-3, control_budget=0.3,
+    steps=6000, eta=0.1, form="augmented", n_envs=4, rollout=32, buffer_size=800, learning_starts=200,
+    target_update_interval=400, hidden=(16,), learning_rate=1e-3, exploration_fraction=1.0, control_budget=0.3,
+)  # fmt: skip
+DQN_DIAL = DQNConfig(
+    steps=6000, eta=(0.01, 0.5), n_envs=4, rollout=32, buffer_size=800, learning_starts=200, target_update_interval=400,
+    hidden=(16,), learning_rate=1e-3,
 )  # fmt: skip
 OPTIONS = ["--n-envs", "16", "--rollout", "8", "--hidden", "16", "16", "--episodes", "8"]
-DQN_OPTIONS = ["--learner", "dqn", "--n-envs", "4", "--rollout", "32", "--capacity", "800", "--min-replay", "200",
-               "--hidden", "16", "--episodes", "8", "--eta", "0.1"]  # fmt: skip
+DQN_OPTIONS = ["--algorithm", "dqn", "--n-envs", "4", "--rollout", "32", "--buffer-size", "800", "--learning-starts",
+               "200", "--hidden", "16", "--episodes", "8", "--eta", "0.1"]  # fmt: skip
 
 
 def same(arrays, other):
+    """Fails unless both hold the same arrays, bit for bit."""
     assert arrays.keys() == other.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
+@functools.cache
 def chain(length=6):
     """Walk right to the goal; left leads back to the start. A random step costs much near the goal only."""
     transitions = np.zeros((length + 1, 2, length + 1))
@@ -31,3 +39,21 @@ def chain(length=6):
     rewards = np.zeros((length + 1, 2))
     rewards[length - 1, 1] = 1.0
     return lz.MDP(transitions, rewards, 0.95)
+
+
+@functools.cache
+def key_door_treasure(gamma):
+    """Key-Door-Treasure in which an episode may start in any state."""
+    base = lz.MDP.from_gymnasium(lz.envs.KeyDoorTreasure(), gamma)
+    return lz.MDP(base.transitions, base.rewards, gamma)
+
+
+def exact_solution(mdp, eta):
+    """The exact solution over the uniform default policy."""
+    return lz.solve(lz.LazyMDP(mdp, lz.policies.uniform(mdp), eta))
+
+
+def control_set(mdp, outputs, eta):
+    """`[S]` where a network with `[S, A]` or `[S, A + 1]` outputs takes control over the uniform default policy."""
+    lazy = outputs.mean(-1) + eta if outputs.shape[1] == mdp.n_actions else outputs[:, -1]
+    return (outputs[:, : mdp.n_actions].max(-1) > lazy) & ~mdp.absorbing
