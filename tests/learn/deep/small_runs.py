@@ -57,3 +57,35 @@ def control_set(mdp, outputs, eta):
     """`[S]` where a network with `[S, A]` or `[S, A + 1]` outputs takes control over the uniform default policy."""
     lazy = outputs.mean(-1) + eta if outputs.shape[1] == mdp.n_actions else outputs[:, -1]
     return (outputs[:, : mdp.n_actions].max(-1) > lazy) & ~mdp.absorbing
+
+
+@functools.cache
+def compiled(algorithm):
+    """`start_compiled` and `iterate` of an algorithm, jitted once for all tests."""
+    import jax
+
+    from lazymdp.learn.deep.loops import iterate, start_compiled
+
+    return (
+        jax.jit(functools.partial(start_compiled, algorithm)),
+        jax.jit(functools.partial(iterate, algorithm), donate_argnums=0),
+    )
+
+
+def trained(algorithm, *later, seed=0, price=None, parameters=None):
+    """A whole run on a compiled environment, without a trainer.
+
+    Args:
+        algorithm: The algorithm.
+        later: Algorithms that continue the run one after the other, for example with a lower learning rate.
+        seed: Random seed.
+        price: Distribution of prices; by default the config's.
+        parameters: Parameters of the network to start from.
+    """
+    import jax
+
+    run = compiled(algorithm)[0](jax.random.key(seed), price, parameters)
+    for stage in (algorithm, *later):
+        for _ in range(stage.config.iterations):
+            run, _ = compiled(stage)[1](run)
+    return run

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
@@ -60,10 +60,12 @@ class AlgorithmConfig:
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        if isinstance(self.eta, list | tuple):
-            object.__setattr__(self, "eta", tuple(float(price) for price in self.eta))
+        for name in ("hidden", "eta"):  # a config read from a file has lists
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         _check_types(self)
+        if isinstance(self.eta, tuple):
+            object.__setattr__(self, "eta", (float(self.eta[0]), float(self.eta[1])))
         self._check()
 
     @property
@@ -115,7 +117,7 @@ class AlgorithmConfig:
         _check_shares(self, "gamma", "final_epsilon", "exploration_fraction")
         _check_positive(self, "learning_rate", "budget_step")
         low, high = self.eta_range
-        if self.is_range and not (len(self.eta_range) == 2 and 0.0 < low < high < math.inf):
+        if self.is_range and not 0.0 < low < high < math.inf:
             raise ValueError(f"eta is {self.eta}, expected a range (low, high) with 0 < low < high, or one price.")
         if not math.isfinite(low):
             raise ValueError(f"eta is {self.eta}, expected a finite price.")
@@ -202,7 +204,9 @@ class DQNConfig(AlgorithmConfig):
     name = "dqn"
 
     def __post_init__(self) -> None:
-        if self.warm_start:
+        if self.warm_start is not None:
+            if not isinstance(self.warm_start, str | os.PathLike):
+                raise TypeError(f"warm_start is {self.warm_start!r}, expected a path.")
             object.__setattr__(self, "warm_start", os.path.abspath(self.warm_start))
         super().__post_init__()
 
@@ -223,8 +227,10 @@ class DQNConfig(AlgorithmConfig):
     @classmethod
     def _exploring(cls, settings: dict[str, Any]) -> DQNConfig:
         """Returns a config in which epsilon falls over 250,000 agent steps, as in Dopamine, in a run of any length."""
-        share = min(1.0, 250_000 / max(1, settings["steps"]))
-        return cls(**({"exploration_fraction": share} | settings))
+        made = cls(**settings)
+        if "exploration_fraction" in settings:
+            return made
+        return replace(made, exploration_fraction=min(1.0, 250_000 / made.total_steps))
 
     @property
     def steers_from(self) -> int:
@@ -270,7 +276,8 @@ def default_config(env: str, algorithm: str = "pqn", **changed: Any) -> PQNConfi
     known = {field.name for field in fields(kind)}
     unknown = sorted(set(changed) - known)
     if unknown:
-        raise TypeError(f"{algorithm} has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+        names = ("settings " if len(unknown) > 1 else "setting ") + ", ".join(map(repr, unknown))
+        raise TypeError(f"{algorithm} has no {names}; it has {', '.join(sorted(known))}.")
     if changed.get("control_budget") is not None:
         changed = {"eta": 0.0} | changed  # a budget steers a single price
     family = env.partition("/")[0]
@@ -321,17 +328,24 @@ _KINDS: dict[type, tuple[type, str]] = {
 def _check_types(config: AlgorithmConfig) -> None:
     """Raises an error if a setting does not have the type of its default or is not among the choices."""
     for field in fields(config):
-        value, kind = getattr(config, field.name), type(field.default)
-        expected = _KINDS.get(kind)
-        if expected and (not isinstance(value, expected[0]) or isinstance(value, bool) != (kind is bool)):
-            raise TypeError(f"{field.name} is {value!r}, expected {expected[1]}.")
-    prices = config.eta if isinstance(config.eta, tuple) else (config.eta,)
-    if not all(isinstance(price, Real) and not isinstance(price, bool) for price in prices) or len(prices) > 2:
+        kind = float if field.name == "control_budget" else type(field.default)
+        value = getattr(config, field.name)
+        if kind in _KINDS and value is not field.default and not _is(value, kind):
+            raise TypeError(f"{field.name} is {value!r}, expected {_KINDS[kind][1]}.")
+    prices, n_prices = (config.eta, 2) if isinstance(config.eta, tuple) else ((config.eta,), 1)
+    if not all(_is(price, float) for price in prices) or len(prices) != n_prices:
         raise TypeError(f"eta is {config.eta!r}, expected a price or a range (low, high).")
+    if not isinstance(config.hidden, tuple) or not all(_is(width, int) for width in config.hidden):
+        raise TypeError(f"hidden is {config.hidden!r}, expected layer widths, a tuple of integers.")
     for name, choices in (("form", ("structured", "augmented")), ("network", (None, "nature", "minatar", "mlp"))):
         if getattr(config, name) not in choices:
             names = ", ".join(str(choice) for choice in choices)
             raise ValueError(f"{name} is {getattr(config, name)!r}, expected one of {names}.")
+
+
+def _is(value: Any, kind: type) -> bool:
+    """Whether a value is of a kind; True and False are not numbers."""
+    return isinstance(value, _KINDS[kind][0]) and isinstance(value, bool) == (kind is bool)
 
 
 def _check_at_least_1(config: AlgorithmConfig, *names: str) -> None:

@@ -88,6 +88,9 @@ class DQN:
         )
         self.optimizer = optax.adam(config.learning_rate, eps=config.adam_epsilon)
         self.replay_rows = config.buffer_size // config.n_envs
+        if self.replay_rows <= env.n_frames:
+            least = (env.n_frames + 1) * config.n_envs
+            raise ValueError(f"buffer_size is {config.buffer_size}, expected at least {least}: two observations each.")
 
     def init(self, key: Array, parameters: Parameters | None = None) -> DQNLearner:
         """Returns a new learner, whose network starts from `parameters` if given."""

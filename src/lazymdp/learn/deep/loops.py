@@ -280,7 +280,7 @@ class HostLoop:
         self.run = from_named(self.run, arrays, without=self._not_saved)
         self.iteration = int(self.run.iteration)
         self.env.restore(self.seed, {name[4:]: array for name, array in arrays.items() if name.startswith("env.")})
-        self._in_flight, self._has_lessons = True, self.env.repeats
+        self._in_flight, self._has_lessons = True, self.env.repeats or not self.algorithm.updates_carry_over
 
     def close(self) -> None:
         """Closes the environments."""
