@@ -142,7 +142,7 @@ def _train_and_evaluate(
         epochs=config.epochs,
         learning_rate=learning_rate,
         form="augmented" if method == "augmented" else "structured",
-        eta=(low, high),
+        eta=(low, high) if low < high else (0.5 * low, high),  # makes the network see the price; `prices` are drawn
     )
     env = minatar(game)
     population = Population(PQN(env, settings, uniform(env.n_actions)), config.chunk)

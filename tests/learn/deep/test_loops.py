@@ -216,7 +216,7 @@ def test_where_episodes_cannot_be_restored_only_what_depends_on_them_is_skipped(
 
 def test_iterations_are_not_queued():
     """Otherwise reports, checkpoints and interrupts would be late by as many as JAX takes on at once."""
-    settings = PQNConfig(steps=10**7, n_envs=256, rollout=64, hidden=(512, 512))
+    settings = PQNConfig(steps=10**7, n_envs=128, rollout=32, hidden=(256, 256))
     run = Training(TrainConfig("FrozenLake-v1", settings))
     for _ in range(5):
         run.advance()

@@ -1,38 +1,46 @@
-"""Many runs as one program: each is the run it would be alone, and the study plays them all."""
+"""Many runs as one program: each is the run it would be alone, and the MinAtar study evaluates them all."""
 
 import numpy as np
 import pytest
-from small_runs import chain
+from small_runs import chain, compiled
 
 jax = pytest.importorskip("jax")
-import jax.numpy as jnp  # noqa: E402
 
 from lazymdp.experiments import minatar  # noqa: E402
-from lazymdp.learn.deep.config import DialConfig  # noqa: E402
+from lazymdp.learn.deep import prices  # noqa: E402
+from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
+from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
 from lazymdp.learn.deep.jax_env import from_mdp  # noqa: E402
 from lazymdp.learn.deep.population import Population  # noqa: E402
-from lazymdp.learn.deep.pqn import Dial  # noqa: E402
+from lazymdp.learn.deep.pqn import PQN  # noqa: E402
 
 
 def test_every_run_is_what_it_would_be_alone():
-    config = DialConfig(n_envs=8, rollout=8, hidden=(16,), minibatches=2)
-    dial, prices = Dial(from_mdp(chain(), max_steps=20), config), [(0.01, 0.1, 0.5), (0.3, 0.3, 0.0)]
-    population = Population(dial, chunk=5)
-    learners, ended = population.advance(population.start(range(2), prices))
+    config = PQNConfig(n_envs=8, rollout=8, hidden=(16,), minibatches=2)
+    pqn, ranges = PQN(from_mdp(chain(), max_steps=20), config, uniform(2)), [(0.01, 0.1, 0.5), (0.3, 0.3, 0.0)]
+    population = Population(pqn, chunk=5)
+    runs, ended = population.advance(population.start(range(2), ranges))
     assert (np.asarray(ended.episodes) > 0).all()
-    alone = jax.jit(dial.iterate)
-    for place, (price, seed) in enumerate((price, seed) for price in prices for seed in range(2)):
-        learner, episodes = jax.jit(dial.init)(jax.random.key(seed), jnp.array(price)), 0
+    start, iterate = compiled(pqn)
+    for place, (given, seed) in enumerate((given, seed) for given in ranges for seed in range(2)):
+        run, episodes = start(jax.random.key(seed), prices.price(*given)), 0
         for _ in range(5):
-            learner, told = alone(learner)
-            episodes += int(told.ended.sum())
+            run, found = iterate(run)
+            episodes += int(found.ended.sum())
         assert episodes == int(ended.episodes[place])
-        for a, b in zip(jax.tree.leaves(learners.parameters), jax.tree.leaves(learner.parameters), strict=True):
+        leaves = (jax.tree.leaves(one.learner.parameters) for one in (runs, run))
+        for a, b in zip(*leaves, strict=True):
             np.testing.assert_allclose(a[place], b, rtol=1e-4, atol=1e-5)
-    seeds = [np.asarray(leaf) for leaf in jax.tree.leaves(learners.parameters)]
+    seeds = [np.asarray(leaf) for leaf in jax.tree.leaves(runs.learner.parameters)]
     assert not np.allclose(seeds[0][0], seeds[0][1])
-    played = population.evaluate(learners, [[0.0, 0.05]] * 2 + [[0.3, 0.3]] * 2, episodes=6)
-    assert played.score.shape == (4, 2, 6) and (played.steps > 0).all()
+    played = population.evaluate(runs, [[0.0, 0.05]] * 2 + [[0.3, 0.3]] * 2, episodes=6)
+    assert played.returns.shape == (4, 2, 6) and (played.steps > 0).all()
+    assert played.etas.shape == played.control_rate.shape == (4, 2)
+
+
+def test_the_runs_of_a_population_share_a_network_that_sees_the_price():
+    with pytest.raises(ValueError, match=r"eta is 0\.1, expected a range: the runs of a population share a network"):
+        Population(PQN(from_mdp(chain()), PQNConfig(eta=0.1), uniform(2)))
 
 
 def test_a_part_of_the_study_has_a_row_for_every_price_and_seed():
