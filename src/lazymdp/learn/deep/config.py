@@ -280,6 +280,7 @@ def default_config(env: str, algorithm: str = "pqn", **changed: Any) -> PQNConfi
         raise TypeError(f"{algorithm} has no {names}; it has {', '.join(sorted(known))}.")
     if changed.get("control_budget") is not None:
         changed = {"eta": 0.0} | changed  # a budget steers a single price
+    _check_env(env)
     family = env.partition("/")[0]
     if family == "ALE":
         return kind.atari(**changed)
@@ -303,8 +304,7 @@ class TrainConfig:
     """Random seed."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.env, str):
-            raise TypeError(f"env is {self.env!r}, expected the id of an environment.")
+        _check_env(self.env)
         if not isinstance(self.settings, PQNConfig | DQNConfig):
             raise TypeError(f"settings is {self.settings!r}, expected a PQNConfig or a DQNConfig.")
         if not isinstance(self.default_policy, str | os.PathLike):
@@ -346,6 +346,11 @@ def _check_types(config: AlgorithmConfig) -> None:
 def _is(value: Any, kind: type) -> bool:
     """Whether a value is of a kind; True and False are not numbers."""
     return isinstance(value, _KINDS[kind][0]) and isinstance(value, bool) == (kind is bool)
+
+
+def _check_env(env: Any) -> None:
+    if not isinstance(env, str):
+        raise TypeError(f"env is {env!r}, expected the id of an environment.")
 
 
 def _check_at_least_1(config: AlgorithmConfig, *names: str) -> None:
