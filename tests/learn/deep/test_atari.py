@@ -141,7 +141,9 @@ def test_a_run_is_resumed_with_new_episodes_and_what_it_learned(settings):
         ends.append(again.arrays())
         again.close()
     same(ends[0], ends[1])
-    changed = [name for name in arrays if name.startswith(".learner.parameters") and (arrays[name] != ends[0][name]).any()]
+    changed = [
+        name for name in arrays if name.startswith(".learner.parameters") and (arrays[name] != ends[0][name]).any()
+    ]
     assert changed
     run.close()
 

@@ -106,7 +106,10 @@ def test_a_run_starts_from_the_network_of_another(dqn_run):
     gap = run.agent().lazy_gap(STATES)  # the lazy output starts as the mean of the others plus the price
     np.testing.assert_allclose(gap, load(dqn_run).lazy_gap(STATES), rtol=1e-4, atol=1e-5)
     for changed, message in (
-        ({"hidden": (8,)}, r"another architecture: use its --network, --hidden and kind of price \(none, 16, eta 0\.1\)"),
+        (
+            {"hidden": (8,)},
+            r"another architecture: use its --network, --hidden and kind of price \(none, 16, eta 0\.1\)",
+        ),
         ({"eta": (0.1, 0.5)}, "another architecture"),
         ({"warm_start": "nowhere"}, "nowhere is not the folder of a run"),
     ):

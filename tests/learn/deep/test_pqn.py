@@ -57,7 +57,9 @@ def test_a_truncated_step_is_not_learned_from():
     batch = Lessons(seen, jnp.full(6, 0.1), taught, jnp.asarray(generator.normal(size=6)), weight, ())
     descend = jax.jit(pqn.descend)
     whole = descend(learner.parameters, learner.optimizer, batch)[0]
-    spoiled = descend(learner.parameters, learner.optimizer, batch._replace(target=jnp.where(weight, batch.target, 9e6)))
+    spoiled = descend(
+        learner.parameters, learner.optimizer, batch._replace(target=jnp.where(weight, batch.target, 9e6))
+    )
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(spoiled[0]), strict=True):
         np.testing.assert_array_equal(a, b)
     assert not np.array_equal(whole.head.kernel, learner.parameters.head.kernel)

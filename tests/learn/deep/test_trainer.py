@@ -103,7 +103,9 @@ def test_on_the_host_every_episode_is_reported_once_and_whole():
 
 def test_a_single_price_is_reported_as_it_is():
     rows = []
-    train("FrozenLake-v1", steps=2000, n_envs=16, rollout=8, hidden=(16,), eta=5.0, on_report=lambda _, m: rows.extend(m))
+    train(
+        "FrozenLake-v1", steps=2000, n_envs=16, rollout=8, hidden=(16,), eta=5.0, on_report=lambda _, m: rows.extend(m)
+    )
     assert {row.eta for row in rows} == {5.0}
 
 
