@@ -64,13 +64,12 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
                 None,
                 eta,
                 lazy=eta != 0.0,
-                backup="augmented",
+                form="augmented",
                 alpha=config.alpha,
                 epsilon=config.epsilon,
                 episodes=config.episodes,
                 max_steps=config.max_steps,
                 seed=range(config.seeds),
-                event=world.has_key,
                 progress=tell,
             )
         )
@@ -81,7 +80,7 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
         row=world.cells[:, 0],
         column=world.cells[:, 1],
         has_key=world.has_key,
-        **{f"occupancy_{eta:g}": result.occupancy_before[0].mean(axis=0)
+        **{f"occupancy_{eta:g}": _occupancy_without_key(world, result)
            for eta, result in zip(config.etas, results, strict=True)},
     )  # fmt: skip
     return {
@@ -90,8 +89,17 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
     }
 
 
+def _occupancy_without_key(world: KeyDoorTreasure, result: TabularResult) -> NDArray[np.float64]:
+    """Returns `[S]` the share of the steps without the key that are spent in each state, as a mean over seeds.
+
+    A state is a cell and whether the agent has the key, which it never loses: these are the steps before the key.
+    """
+    without_key = np.where(world.has_key, 0.0, result.occupancy[0])
+    return np.asarray((without_key / without_key.sum(axis=1, keepdims=True)).mean(axis=0))
+
+
 def _curve(eta: float, result: TabularResult) -> Table:
-    score, control = mean_interval(result.score[0]), mean_interval(result.control_frequency[0])
+    score, control = mean_interval(result.mean_return[0]), mean_interval(result.control_rate[0])
     return table(
         eta=eta,
         episode=result.episode,
@@ -103,7 +111,7 @@ def _curve(eta: float, result: TabularResult) -> Table:
 
 
 def _final(eta: float, result: TabularResult) -> Table:
-    return table(eta=eta, seed=result.seeds, score=result.score[0, :, -1], control=result.control_frequency[0, :, -1])
+    return table(eta=eta, seed=result.seeds, score=result.mean_return[0, :, -1], control=result.control_rate[0, :, -1])
 
 
 def _at(columns: Table, eta: float, name: str) -> NDArray[Any]:

@@ -70,7 +70,7 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
                     mdp,
                     None,
                     config.eta,
-                    backup=backup,
+                    form=backup,
                     alpha=alpha,
                     epsilon=config.epsilon,
                     final_epsilon=config.epsilon,
