@@ -58,9 +58,9 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
             if progress is not None:
                 progress(before + done, per_price * len(config.etas))
 
-        results.append(_learn(config, mdp, world, eta, tell))
+        results.append(_learn(config, mdp, eta, tell))
     occupancy = {
-        f"occupancy_{eta:g}": result.occupancy_before[0].mean(axis=0)
+        f"occupancy_{eta:g}": _occupancy_without_key(world, result)
         for eta, result in zip(config.etas, results, strict=True)
     }
     return {
@@ -76,26 +76,34 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
     }
 
 
-def _learn(config: Config, mdp: MDP, world: KeyDoorTreasure, eta: float, progress: Progress) -> TabularResult:
-    """Run Q-learning at one price; its `occupancy_before` covers the steps before the agent has the key."""
+def _learn(config: Config, mdp: MDP, eta: float, progress: Progress) -> TabularResult:
+    """Run Q-learning at one price."""
     return q_learning(
         mdp,
         None,
         eta,
         lazy=eta != 0.0,
-        backup="augmented",
+        form="augmented",
         alpha=config.alpha,
         epsilon=config.epsilon,
         episodes=config.episodes,
         max_steps=config.max_steps,
         seed=range(config.seeds),
-        event=world.has_key,
         progress=progress,
     )
 
 
+def _occupancy_without_key(world: KeyDoorTreasure, result: TabularResult) -> NDArray[np.float64]:
+    """Return `[S]` the share of the steps without the key that are spent in each state, as a mean over seeds.
+
+    A state is a cell and whether the agent has the key, which it never loses: these are the steps before the key.
+    """
+    without_key = np.where(world.has_key, 0.0, result.occupancy[0])
+    return np.asarray((without_key / without_key.sum(axis=1, keepdims=True)).mean(axis=0))
+
+
 def _curve(eta: float, result: TabularResult) -> dict[str, NDArray[Any]]:
-    returns, control_rate = mean_interval(result.score[0]), mean_interval(result.control_frequency[0])
+    returns, control_rate = mean_interval(result.mean_return[0]), mean_interval(result.control_rate[0])
     return table(
         eta=eta,
         episode=result.episode,
@@ -107,7 +115,7 @@ def _curve(eta: float, result: TabularResult) -> dict[str, NDArray[Any]]:
 
 
 def _final(eta: float, result: TabularResult) -> dict[str, NDArray[Any]]:
-    final_return, control_rate = result.score[0, :, -1], result.control_frequency[0, :, -1]
+    final_return, control_rate = result.mean_return[0, :, -1], result.control_rate[0, :, -1]
     return table(eta=eta, seed=result.seeds, mean_return=final_return, control_rate=control_rate)
 
 

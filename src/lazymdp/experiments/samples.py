@@ -81,7 +81,7 @@ def _learn(config: Config, mdp: MDP, form: str, alpha: float, episodes: int) -> 
         mdp,
         None,
         config.eta,
-        backup=form,
+        form=form,
         alpha=alpha,
         epsilon=config.epsilon,
         final_epsilon=config.epsilon,

@@ -1,10 +1,14 @@
-"""The bounds on eta from samples alone: Section 5 of the paper, where no model is known.
+"""Estimates of the bounds on eta from samples alone (Sec. 5 of the paper), when no model is known.
 
-`eta_max` needs the values of the default policy, learned by watching it (SARSA with the default's mean as target, so
-that an exploring step does no harm); it is the largest lazy-gap over the states seen. `eta_min` needs the optimum
-`Q*`, learned by Q-learning, and `Z*`, learned beside it with every reward replaced by 1; it is the formula of Theorem
-4, with the theorem's restriction (see `lazymdp.eta_min_theorem`). Both are estimates: how many visits they rest on is
-part of the answer.
+`eta_max` is the largest lazy-gap of the default policy's values (Theorem 3). They are learned from steps of the default
+policy. The target of an update is the expectation over the default policy's next action, not the action itself as in
+SARSA, so that exploration does not bias the values.
+
+`eta_min` is estimated by the formula of Theorem 4, with the restriction of that theorem (`lazymdp.eta_min_theorem`). It
+needs the optimal values `Q*` and the expected discounted number of steps `Z*` of the optimal policy. Both are learned
+from the same steps by Q-learning; for `Z*`, every reward is replaced by 1.
+
+The estimates report how many visits they rest on.
 """
 
 from __future__ import annotations
@@ -17,23 +21,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.lazy import lazy_gap
-from lazymdp.learn.tabular.kernel_data import DEFAULT, MAX
-from lazymdp.learn.tabular.parallel import Progress, Schedule, train_runs
+from lazymdp.learn.tabular.kernel_data import DEFAULT_POLICY, Q_LEARNING, Rule, Tables, make_plan
+from lazymdp.learn.tabular.parallel import Progress, train_runs
 from lazymdp.learn.tabular.q_learning import make_rule
-from lazymdp.learn.tabular.sampling import as_model, sizes
+from lazymdp.learn.tabular.sampling import as_model
 from lazymdp.mdp import MDP
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EtaMaxEstimate:
     """An estimate of `eta_max`.
 
     Attributes:
-        value: The largest lazy-gap found.
-        state: Where it was found.
-        visits: How often the least tried action was tried there: what the figure rests on.
-        gaps: `[S]` lazy-gaps; nan in states some action of which was never tried.
-        state_visits: `[S]` steps taken from each state.
+        value: The largest lazy-gap.
+        state: The state with this lazy-gap.
+        visits: Number of times that the least visited action of this state was executed.
+        gaps: `[S]` lazy-gaps; nan in states with an action that was never executed.
+        state_visits: `[S]` number of steps from each state.
     """
 
     value: float
@@ -42,18 +46,21 @@ class EtaMaxEstimate:
     gaps: NDArray[np.float64]
     state_visits: NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        return f"EtaMaxEstimate({self.value:.4g} in state {self.state}, {self.visits:,} visits)"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class EtaMinEstimate:
-    """An estimate of the paper's formula for `eta_min` (Theorem 4).
+    """An estimate of `eta_min` by the formula of Theorem 4.
 
     Attributes:
-        value: The formula's value.
-        state: The state it comes from.
-        visits: How often the least tried action was tried there.
-        ratios: `[S]` the formula's ratio in each state; nan where an action was never tried, inf where it does not
-            bind.
-        state_visits: `[S]` steps taken from each state.
+        value: The smallest ratio of the formula, or 0 if it is negative.
+        state: The state with this ratio.
+        visits: Number of times that the least visited action of this state was executed.
+        ratios: `[S]` the ratio of the formula in each state: inf where the state does not bound eta, nan in states with
+            an action that was never executed.
+        state_visits: `[S]` number of steps from each state.
     """
 
     value: float
@@ -61,6 +68,9 @@ class EtaMinEstimate:
     visits: int
     ratios: NDArray[np.float64]
     state_visits: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"EtaMinEstimate({self.value:.4g} in state {self.state}, {self.visits:,} visits)"
 
 
 def estimate_eta_max(
@@ -76,32 +86,28 @@ def estimate_eta_max(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> EtaMaxEstimate:
-    """Estimates `eta_max` by watching the default policy, a random action now and then (`epsilon`).
+    """Estimates `eta_max` from steps of the default policy, with random actions in between.
 
     Args:
         source: A model, or an environment with Discrete observations and actions.
-        default_policy: `[S, A]`; uniform if not given.
-        gamma: Discount; a model's own is used for an `MDP`.
-        alpha: Step size `alpha / n**alpha_power` at the n-th visit.
-        alpha_power: See `alpha`.
-        epsilon: Probability of a random action, so that every action is tried.
+        default_policy: `[S, A]` probabilities of the default policy. Uniform if None.
+        gamma: Discount. An `MDP` has its own, which is used instead.
+        alpha: The step size is `alpha / n**alpha_power` at the n-th update of an entry.
+        alpha_power: Exponent of the step size, see `alpha`.
+        epsilon: Probability of a random choice, so that every action is tried.
         episodes: Number of episodes.
-        max_steps: Steps after which an episode is cut off.
-        seed: Seed.
-        progress: Called with the episodes done and in all.
+        max_steps: Number of steps after which an episode is truncated.
+        seed: Random seed.
+        progress: Called from time to time with the number of episodes played and the total.
     """
-    schedule = Schedule(episodes, max_steps, epsilon, epsilon, min(100, episodes))
     model = as_model(source, gamma)
-    rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=True, structured=True, target=DEFAULT)
-    n_states, n_actions = sizes(model)
-    [[run]] = train_runs(model, [rule], np.array([seed]), schedule, None, 1, progress)
-    tried = (run.visits > 0).all(axis=1)
-    if not tried.any():
-        raise ValueError(f"in {episodes} episodes no state had all its actions tried: allow more, or a larger epsilon.")
-    default = rule.default.reshape(n_states, -1)[:, :n_actions]
-    gaps = np.where(tried, lazy_gap(run.q, default), np.nan)
+    rule = make_rule(
+        model, default_policy, gamma, alpha, alpha_power, lazy=True, structured=True, target=DEFAULT_POLICY
+    )
+    tables, tried = _train(model, rule, epsilon, episodes, max_steps, seed, progress)
+    gaps = np.where(tried, lazy_gap(tables.q[:, :-1], rule.default_policy), np.nan)
     state = int(np.nanargmax(gaps))
-    visits = run.visits
+    visits = tables.visits[:, :-1]
     return EtaMaxEstimate(float(gaps[state]), state, int(visits[state].min()), gaps, visits.sum(axis=1))
 
 
@@ -118,21 +124,34 @@ def estimate_eta_min(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> EtaMinEstimate:
-    """Estimates the paper's formula for `eta_min` from Q-learning of `Q*` and `Z*`; arguments as `estimate_eta_max`."""
-    schedule = Schedule(episodes, max_steps, epsilon, epsilon, min(100, episodes))
+    """Estimates `eta_min` by the formula of Theorem 4, from Q-learning.
+
+    The arguments are those of `estimate_eta_max`.
+    """
     model = as_model(source, gamma)
-    rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=False, structured=True, target=MAX)
-    n_states, n_actions = sizes(model)
-    [[run]] = train_runs(model, [rule], np.array([seed]), schedule, None, 1, progress, with_steps=True)
-    tried = (run.visits > 0).all(axis=1)
-    if not tried.any():
-        raise ValueError(f"in {episodes} episodes no state had all its actions tried: allow more, or a larger epsilon.")
-    default = rule.default.reshape(n_states, -1)[:, :n_actions]
-    q, z = run.q, run.steps_to_end
-    best = z[np.arange(n_states), q.argmax(axis=1)]
-    stretch = 1.0 + best - (default * z).sum(axis=1)
-    ratios = np.divide(lazy_gap(q, default), stretch, out=np.full(n_states, np.inf), where=stretch > 0.0)
+    rule = make_rule(
+        model, default_policy, gamma, alpha, alpha_power,
+        lazy=False, structured=False, target=Q_LEARNING, learn_steps=True,
+    )  # fmt: skip
+    tables, tried = _train(model, rule, epsilon, episodes, max_steps, seed, progress)
+    q, steps, visits = (table[:, :-1] for table in (tables.q, tables.steps, tables.visits))
+    best = steps[np.arange(len(q)), q.argmax(axis=1)]
+    denominator = 1.0 + best - (rule.default_policy * steps).sum(axis=1)
+    gaps = lazy_gap(q, rule.default_policy)
+    ratios = np.divide(gaps, denominator, out=np.full(len(q), np.inf), where=denominator > 0.0)
     ratios = np.where(tried, ratios, np.nan)
     state = int(np.nanargmin(ratios))
-    visits = run.visits
     return EtaMinEstimate(max(0.0, float(ratios[state])), state, int(visits[state].min()), ratios, visits.sum(axis=1))
+
+
+def _train(
+    model: MDP | gym.Env[Any, Any], rule: Rule, epsilon: float, episodes: int, max_steps: int, seed: int,
+    progress: Progress | None,
+) -> tuple[Tables, NDArray[np.bool_]]:  # fmt: skip
+    """Trains one run; returns its tables and `[S]` the states in which every action was executed."""
+    plan = make_plan(episodes, max_steps, epsilon, epsilon, points=100)
+    [[run]] = train_runs(model, [rule], np.array([seed]), plan, 1, progress)
+    tried = np.all(run.tables.visits[:, :-1] > 0, axis=1)
+    if not tried.any():
+        raise ValueError(f"no state had all its actions executed in {episodes} episodes: increase episodes or epsilon.")
+    return run.tables, tried

@@ -1,18 +1,35 @@
-"""The compiled steps of tabular learning: choose, execute, learn. One run is one table and one random stream.
+"""The compiled loop of tabular learning: choose, step, learn.
 
-A table has A columns, or A + 1 where being lazy has a value of its own (the paper's *augmented* form):
+In state `s` the agent makes a choice `c`: one of the `A` actions, which means taking control, or `lazy`. The action
+`a` is executed: `a = c`, or `a` drawn from the default policy `pi-bar(.|s)` if the agent is lazy. The environment
+returns the reward `r` and the next state `s'`. With the step size `alpha`, the price `eta` and the discount `gamma`:
 
-* **augmented** (`Q_+`): the choice made, lazy or not, is what is updated, with reward `r`, less the price if it was to
-  take control;
-* **structured**: the action executed is updated, whoever chose it, with
-  `y = r - eta + gamma max(max_a q, E_default q + eta)`; the value of being lazy is derived. Every step of the default
-  teaches something about an action.
+**Augmented form** (the paper's). The table `Q_+` has `A + 1` columns. The *choice* is updated:
 
-What a state is worth and what is greedy in it are kept beside its columns and refreshed when they change, so that a
-step reads a few numbers instead of a row. Random numbers come from xoroshiro128+, one stream per run, seeded through
-splitmix64: a run does not depend on which core it is on or on what runs beside it.
+    Q_+(s, c)  +=  alpha (r - eta [c is not lazy] + gamma V(s') - Q_+(s, c))
 
-A step waits for the one before it, so two runs are made in turns on one core: what the one waits for, the other fills.
+**Structured form** (Prop. 2). The table `Q` has `A` columns. The *executed action* is updated, whoever chose it, and
+the value of being lazy is derived:
+
+    Q(s, a)     +=  alpha (r - eta + gamma V(s') - Q(s, a))
+    Q(s, lazy)  =   sum_a pi-bar(a|s) Q(s, a) + eta
+
+**Targets.** `V(s')` is 0 after termination (not after truncation), and otherwise
+
+    Q-learning      V(s') = max_c' Q(s', c')    over the A + 1 choices (operator T of Sec. 4.3)
+    SARSA           V(s') = Q(s', c')           for the choice c' that the agent makes next
+    default policy  V(s') = Q(s', lazy)         which evaluates the default policy (Sec. 5), at eta = 0
+
+The number of steps to absorption is learned beside `Q` if wanted (Sec. 5), with `a'` greedy in `s'`:
+
+    Z(s, a)  +=  alpha (1 + gamma Z(s', a') - Z(s, a))
+
+**Choices** are epsilon-greedy over all choices. A tie between being lazy and acting is lazy; among control actions with
+the same value one is drawn at random.
+
+**Speed.** The largest entry of each row and its column are stored in `Tables.value` and `Tables.greedy`. In the
+augmented form, a row is searched only if an update may have changed which entry is the largest (`Tables.rival`). This
+makes the loop 1.5 times faster, and so do unsigned indices: numba checks signed ones for negative values.
 """
 
 from __future__ import annotations
@@ -22,392 +39,202 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
-from numba.extending import intrinsic
 
-from lazymdp.learn.tabular import kernel_data
-from lazymdp.learn.tabular.kernel_data import DEFAULT, SAMPLED, At, Kind, Lane, Plan, Rule, Table, World
+from lazymdp.learn.tabular.kernel_data import DEFAULT_POLICY, SARSA, Plan, Rule, Tables, World
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-# Indices are unsigned, as in the exact solver: signed ones cost a check for negative values at every access.
-_LOW = _SEVERAL = np.uint64(kernel_data.SEVERAL)
-_ZERO, _ONE, _TWO, _FOUR, _FIVE, _TWO32 = (np.uint64(n) for n in (0, 1, 2, 4, 5, 32))
-_VALUE, _BOUND, _GREEDY, _COLUMNS = (
-    np.uint64(n) for n in (kernel_data.VALUE, kernel_data.BOUND, kernel_data.GREEDY, kernel_data.COLUMNS)
-)
+OPTIONS: dict[str, Any] = dict(cache=True, nogil=True, _nrt=False)
+"""Options of numba. With `_nrt=False` it does not count references to arrays: the loop is then 30 times faster.
+
+This option is private, but safe: numba refuses to compile a function that would allocate memory without it. As a later
+version may drop the option, pyproject.toml limits the version of numba.
+"""
+
+# In numba, the sum of an unsigned and a signed integer is a float, so that constants are unsigned, too.
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
-def _compiled(function: _F) -> _F:
-    """Nothing is allocated in here, so that references need not be counted (`_nrt`): counting doubles the time."""
-    return numba.njit(cache=True, nogil=True, _nrt=False)(function)  # type: ignore[call-overload, no-any-return, unused-ignore]
+def _compiled(inline: bool = False) -> Callable[[_F], _F]:
+    return numba.njit(forceinline=inline, **OPTIONS)  # type: ignore[no-any-return, unused-ignore]
 
 
-def _inlined(function: _F) -> _F:
-    """Put in where it is called, by LLVM: what is constant there is constant inside."""
-    return numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)  # type: ignore[call-overload, no-any-return, unused-ignore]
-
-
-def _expect_false(_: Any, _test: Any) -> Any:
-    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        bit = args[0].type
-        expect = builder.module.declare_intrinsic("llvm.expect", [bit], ir.FunctionType(bit, [bit, bit]))
-        return builder.call(expect, [args[0], bit(0)])
-
-    return numba.types.boolean(numba.types.boolean), generate
-
-
-rarely: Any = intrinsic(_expect_false)
-"""Of a test that seldom holds: what is done if it does is put out of the way of the rest."""
-
-
-@_inlined
-def draw(a: Any, b: Any) -> Any:
-    """64 random bits, and the words of the stream after them (xoroshiro128+)."""
+@_compiled(inline=True)
+def uniform(stream: Any) -> Any:
+    """Draws a number from [0, 1) and advances the stream (xoroshiro128+)."""
+    a, b = stream[0], stream[1]
     bits = a + b
     b ^= a
-    a = ((a << np.uint64(24)) | (a >> np.uint64(40))) ^ b ^ (b << np.uint64(16))
-    return bits, a, (b << np.uint64(37)) | (b >> np.uint64(27))
+    stream[0] = ((a << np.uint64(24)) | (a >> np.uint64(40))) ^ b ^ (b << np.uint64(16))
+    stream[1] = (b << np.uint64(37)) | (b >> np.uint64(27))
+    return np.float64(bits >> np.uint64(11)) / 2.0**53
 
 
-@_inlined
-def unit(bits: Any) -> Any:
-    """The upper bits as a number in [0, 1)."""
-    return np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+@_compiled(inline=True)
+def sample(bounds: Any, first: Any, n_outcomes: Any, u: Any) -> Any:
+    """Inverts a cumulative distribution: returns the `k` with `bounds[first + k] <= u < bounds[first + k + 1]`.
 
+    Transitions, start states and the default policy are all sampled here.
 
-@_inlined
-def whole(entry: Any) -> Any:
-    """An entry that is a whole number: rows hold both kinds, so that one address finds all there is of a state."""
-    return np.float64(entry).view(np.uint64)
-
-
-@_inlined
-def search(sums: Any, begin: Any, end: Any, x: Any) -> Any:
-    """The first index from `begin` on whose running sum exceeds `x`, at most `end - 1`."""
-    index = begin
-    while index + _ONE < end and sums[index] <= x:
-        index += _ONE
-    return index
-
-
-@_inlined
-def choose(kind: Any, rule: Any, table: Any, place: Any, explore: Any, a: Any, b: Any) -> Any:
-    """An epsilon-greedy choice (A is lazy), the action executed for it, and the stream after it."""
-    bits, a, b = draw(a, b)
-    choice = whole(table.rows[place + _GREEDY])
-    if rarely(choice > kind.n_actions):
-        choice = any_best(table.rows, kind.n_actions, place, bits)
-    # Selected, not branched to: chance cannot be predicted. What the first number leaves of the bits makes the second.
-    spread = (bits >> _TWO32) * kind.n_choices
-    choice = spread >> _TWO32 if (bits & _LOW) < explore else choice
-    executed = ((spread & _LOW) * kind.n_actions) >> _TWO32
-    if not kind.plain and not rule.uniform:
-        x = np.float64(spread & _LOW) / 4294967296.0
-        executed = search(rule.default_sums, place, place + kind.n_actions, x) - place
-    return choice, executed if choice == kind.n_actions else choice, a, b
-
-
-@_compiled
-def any_best(rows: Any, n_actions: Any, place: Any, bits: Any) -> Any:
-    """One of the actions with the largest value, at random."""
-    best, ties, first = -np.inf, _ZERO, place + _COLUMNS
-    for a in range(n_actions):
-        x = rows[first + a]
-        if x > best:
-            best, ties = x, _ONE
-        elif x == best:
-            ties += _ONE
-    left = ((bits >> _TWO32) * ties) >> _TWO32
-    chosen: Any = _ZERO
-    for a in range(n_actions):
-        if rows[first + a] == best:
-            if left == _ZERO:
-                chosen = a
-                break
-            left -= _ONE
-    return chosen
-
-
-@_inlined
-def refresh(kind: Any, rule: Any, table: Any, place: Any, column: Any, new: Any) -> None:
-    """Writes a new value into a column of a state, and what is greedy there and what it counts for. A tie is lazy.
-
-    Only the other columns are read: to read back what has just been written makes the processor guess whether it is
-    the same entry, and a wrong guess costs more than all the rest of a step.
+    Args:
+        bounds: Cumulative probabilities of many distributions. `n` outcomes have `n + 1` bounds, from 0 to 1.
+        first: Index of the first bound of the distribution.
+        n_outcomes: Number of outcomes.
+        u: A number from [0, 1).
     """
-    rows, first, derived = table.rows, place + _COLUMNS, kind.n_choices > kind.n_columns
-    weighted = not kind.plain and not rule.uniform
-    best, bound, mean = new, -np.inf, new * rule.default[place + column] if weighted else new
-    low = high = column  # of the best columns two, if there are two
-    for k in range(kind.n_columns - _ONE):  # without branches: which column is best cannot be predicted
-        a = k + np.uint64(k >= column)
-        x = rows[first + a]
-        mean += x * rule.default[place + a] if weighted else x
-        low = a if x > best else low
-        high = a if x >= best else high
-        if not derived:
-            bound = max(bound, min(x, best))
-        best = max(best, x)
-    chosen = low if low == high else kind.n_actions + _ONE
-    if derived:
-        lazy_value = (mean if weighted else mean * rule.default[place]) + rule.eta
-        # A default that is only watched is always followed.
-        lazy = lazy_value >= best or (not kind.plain and rule.target == DEFAULT)
-        best = lazy_value if lazy else best
+    # The first guess is right if all outcomes are equally likely: twice as fast as a search from 0.
+    k = np.uint64(u * n_outcomes)
+    while u < bounds[first + k]:
+        k -= _ONE
+    while u >= bounds[first + k + _ONE]:
+        k += _ONE
+    return k
+
+
+@_compiled(inline=True)
+def greedy_choice(rule: Any, tables: Any, state: Any) -> Any:
+    """Returns the choice with the largest value, drawn at random if several control actions share it."""
+    choice, best = tables.greedy[state], tables.value[state]
+    if choice > rule.n_actions:
+        ties = 0
+        for action in range(rule.n_actions):
+            ties += tables.q[state, action] == best
+        remaining = np.int64(uniform(tables.stream) * ties)
+        for action in range(rule.n_actions):  # without branches: which action is drawn cannot be predicted
+            is_best = tables.q[state, action] == best
+            choice = action if is_best and remaining == 0 else choice
+            remaining -= is_best
+    return choice
+
+
+@_compiled(inline=True)
+def choose(rule: Any, tables: Any, state: Any, epsilon: Any) -> Any:
+    """Makes an epsilon-greedy choice; returns it and the action to execute."""
+    choice = greedy_choice(rule, tables, state)
+    if uniform(tables.stream) < epsilon:
+        choice = np.uint64(uniform(tables.stream) * rule.n_choices)
+    action = choice
+    if choice == rule.n_actions:
+        row = state * (rule.n_actions + _ONE)
+        action = sample(rule.default_bounds, row, rule.n_actions, uniform(tables.stream))
+    return choice, action
+
+
+@_compiled(inline=True)
+def step(world: Any, stream: Any, state: Any, action: Any) -> Any:
+    """Executes an action in the model; returns the next state and the reward."""
+    outcome, n_outcomes = world.first[state, action], world.n_outcomes[state, action]
+    if n_outcomes > _ONE:
+        outcome += sample(world.bounds, outcome, n_outcomes, uniform(stream))
+    return world.successors[outcome], world.rewards[state, action]
+
+
+@_compiled(inline=True)
+def search_row(rule: Any, tables: Any, state: Any) -> None:
+    """Searches a row for its largest entry, after deriving the value of being lazy in the structured form."""
+    lazy = rule.n_actions
+    best, second, mean, greedy = -np.inf, -np.inf, 0.0, lazy
+    for action in range(rule.n_actions):  # without branches: which action is best cannot be predicted
+        value = tables.q[state, action]
+        mean += rule.default_policy[state, action] * value
+        greedy = action if value > best else greedy
+        second = max(second, min(value, best))
+        best = max(value, best)
+    if rule.structured:
+        tables.q[state, lazy] = mean + rule.eta
+    lazy_value = tables.q[state, lazy]
+    if lazy_value >= best or rule.target == DEFAULT_POLICY:
+        tables.value[state], tables.greedy[state], tables.rival[state] = lazy_value, lazy, best
     else:
-        lazy = low == kind.n_actions or high == kind.n_actions
-    rows[first + column] = new
-    rows[place + _VALUE] = best
-    if not derived:
-        rows[place + _BOUND] = bound
-    code = np.uint64(kind.n_actions if lazy else chosen)
-    if rarely(code != whole(rows[place + _GREEDY])):  # written only then, so that the next choice need not wait for it
-        rows[place + _GREEDY] = code.view(np.float64)
+        tables.value[state], tables.rival[state] = best, max(second, lazy_value)
+        tables.greedy[state] = greedy if best > second else lazy + _ONE
 
 
-@_inlined
-def learn(
-    kind: Any, rule: Any, table: Any, place: Any, choice: Any, executed: Any, reward: Any, following: Any, alive: Any,
-    bonus: Any,
-) -> None:  # fmt: skip
-    """Learns from one step into a state that counts for `bonus`."""
-    derived = kind.n_choices > kind.n_columns
-    column = executed if derived else choice
-    entry = place + _COLUMNS + column
-    count = np.uint64(whole(table.rows[entry + kind.n_columns]) + _ONE)
-    table.rows[entry + kind.n_columns] = count.view(np.float64)
-    size = rule.alpha
-    if not kind.plain:
-        if rule.alpha_power != 0.0:
-            size /= np.float64(count) ** rule.alpha_power
-        if table.steps.size:
-            learn_steps(kind, rule, table, size, place, executed, following, alive)
-    old = table.rows[entry]
-    price = rule.eta if derived else rule.eta * rule.taken[choice]
-    new = old + size * (reward - price + rule.gamma * bonus - old)
-    if derived:
-        if new != old:
-            refresh(kind, rule, table, place, column, new)
-    else:
-        # What is greedy stays so while its value is above the bound and those of the others are below its value. One
-        # test does for both: chance makes a choice greedy or not. So does one entry to be written.
-        greedy = np.uint64(column == whole(table.rows[place + _GREEDY]))
-        limit, bound = table.rows[place + greedy], table.rows[place + _BOUND]
-        if rarely(not (new - limit) * (old - limit) > 0.0):
-            if new != old:
-                refresh(kind, rule, table, place, column, new)
-        else:
-            table.rows[entry] = new
-            table.rows[place + (greedy ^ _ONE)] = max(bound, new)
+@_compiled(inline=True)
+def update(rule: Any, tables: Any, state: Any, column: Any, new: Any) -> None:
+    """Sets an entry of `Q`, and brings the largest entry of its row up to date."""
+    old, best, rival = tables.q[state, column], tables.value[state], tables.rival[state]
+    tables.q[state, column] = new
+    is_greedy = column == tables.greedy[state]
+    same_entry_is_best = min(old, new) > rival if is_greedy else max(old, new) < best
+    if same_entry_is_best and not rule.structured:
+        tables.value[state] = new if is_greedy else best
+        tables.rival[state] = rival if is_greedy else max(rival, new)
+    elif new != old:
+        search_row(rule, tables, state)
 
 
-@_inlined
-def choice_value(kind: Any, rule: Any, table: Any, place: Any, choice: Any) -> Any:
-    """What a choice in a state is worth: SARSA's target."""
-    if choice < kind.n_columns:
-        worth = table.rows[place + _COLUMNS + choice]
-    else:
-        worth = rule.eta
-        for a in range(kind.n_actions):
-            worth += rule.default[place + a] * table.rows[place + _COLUMNS + a]
-    return worth
-
-
-@_inlined
-def learn_steps(
-    kind: Any, rule: Any, table: Any, size: Any, place: Any, executed: Any, following: Any, alive: Any
+@_compiled(inline=True)
+def learn_step(
+    rule: Any, tables: Any, state: Any, choice: Any, action: Any, reward: Any, next_value: Any, next_steps: Any
 ) -> None:
-    """Learns Z, the discounted steps to the end, beside q: the same update with every reward 1."""
-    ahead = 0.0
-    if alive:
-        best = whole(table.rows[following + _GREEDY])
-        if best > kind.n_actions:
-            best = any_best(table.rows, kind.n_actions, following, _ONE)
-        ahead = table.steps[following + _COLUMNS + best]
-    entry = place + _COLUMNS + executed
-    table.steps[entry] += size * (1.0 + rule.gamma * ahead - table.steps[entry])
+    """Learns from one step, given V(s') and, if Z is learned, Z(s', a')."""
+    column = action if rule.structured else choice
+    tables.visits[state, column] += 1
+    alpha = rule.alpha
+    if rule.alpha_power != 0.0:
+        alpha /= tables.visits[state, column] ** rule.alpha_power
+    if rule.learn_steps:
+        tables.steps[state, action] += alpha * (1.0 + rule.gamma * next_steps - tables.steps[state, action])
+    price = rule.eta if column < rule.n_actions else 0.0
+    old = tables.q[state, column]
+    new = old + alpha * (reward - price + rule.gamma * next_value - old)
+    update(rule, tables, state, column, new)
 
 
-@_inlined
-def ends(kind: Any, table: Any, place: Any) -> Any:
-    """Whether the episode ends in a state."""
-    return whole(table.rows[place + _GREEDY]) == kind.n_actions + _TWO
+@_compiled(inline=True)
+def learn_and_choose(
+    rule: Any, tables: Any, state: Any, choice: Any, action: Any, reward: Any, next_state: Any, epsilon: Any
+) -> Any:
+    """Learns from one step and makes the next choice, which comes first if it is part of the target (SARSA).
+
+    V(s') is read from the tables. Therefore the step must not have terminated the episode, unless the next state is an
+    absorbing state of a model: its values are 0.
+    """
+    next_steps = 0.0
+    if rule.learn_steps:
+        next_steps = tables.steps[next_state, greedy_choice(rule, tables, next_state)]
+    if rule.target == SARSA:
+        next_choice, next_action = choose(rule, tables, next_state, epsilon)
+        learn_step(rule, tables, state, choice, action, reward, tables.q[next_state, next_choice], next_steps)
+    else:
+        learn_step(rule, tables, state, choice, action, reward, tables.value[next_state], next_steps)
+        next_choice, next_action = choose(rule, tables, next_state, epsilon)
+    return next_choice, next_action
 
 
-# -- called from Python, step by step --------------------------------------------------------------------------------
+@_compiled(inline=True)
+def episode_epsilon(plan: Any, episode: Any) -> Any:
+    """Returns the probability of a random choice in an episode."""
+    return max(0.0, plan.epsilon - episode * plan.epsilon_step)
 
 
-@_compiled
-def first_choice(table: Table, rule: Rule, state: int, explore: Any) -> Any:
-    """The first choice of an episode."""
-    kind, stream = Kind(rule.n_actions, rule.n_choices, rule.n_columns, False), table.stream
-    place = np.uint64(state) * rule.width
-    choice, executed, stream[0], stream[1] = choose(kind, rule, table, place, explore, stream[0], stream[1])
-    return choice, executed
+@_compiled()
+def play(world: World, rule: Rule, tables: Tables, plan: Plan, points: Any, curves: Any) -> None:
+    """Plays the episodes of some points of the curves.
 
-
-@_compiled
-def one_step(
-    table: Table, rule: Rule, state: int, choice: int, executed: int, reward: float, following: int, alive: bool,
-    explore: Any,
-) -> Any:  # fmt: skip
-    """Learns from one step and makes the next choice: after learning, or before it where that choice is the target."""
-    kind, stream = Kind(rule.n_actions, rule.n_choices, rule.n_columns, False), table.stream
-    place, ahead = np.uint64(state) * rule.width, np.uint64(following) * rule.width
-    later, later_executed, bonus = np.uint64(choice), np.uint64(executed), table.rows[ahead + _VALUE]
-    if rule.target == SAMPLED:
-        later, later_executed, stream[0], stream[1] = choose(kind, rule, table, ahead, explore, stream[0], stream[1])
-        bonus = choice_value(kind, rule, table, ahead, later)
-    learn(
-        kind, rule, table, place, np.uint64(choice), np.uint64(executed), reward, ahead, alive, bonus if alive else 0.0
-    )
-    if rule.target != SAMPLED:
-        later, later_executed, stream[0], stream[1] = choose(kind, rule, table, ahead, explore, stream[0], stream[1])
-    return later, later_executed
-
-
-# -- whole episodes -------------------------------------------------------------------------------------------------
-
-
-@_inlined
-def threshold(plan: Any, episode: Any) -> Any:
-    """Of 2**32: how likely a random choice is in an episode."""
-    return np.uint64(max(0.0, plan.epsilon - episode * plan.epsilon_step) * 4294967296.0)
-
-
-@_inlined
-def enter(lane: Any, plan: Any) -> Any:
-    """A run before its first episode."""
-    first, stream = plan.edges[plan.first], lane.table.stream
-    explore = threshold(plan, first)
-    return At(_ZERO, _ZERO, False, first - 1, plan.first, explore, stream[0], stream[1], explore, _ZERO, 0, 0, 0.0, 0.0)
-
-
-@_inlined
-def leave(lane: Any, at: Any) -> None:
-    """Keeps where the random stream is."""
-    lane.table.stream[0], lane.table.stream[1] = at.a, at.b
-
-
-@_inlined
-def begin(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
-    """Ends the episode, and begins the next unless the last point is reached."""
-    place, choice, executed, explore, explore_next = at.place, at.choice, at.executed, at.explore, at.explore_next
-    episode, point, deadline, a, b = at.episode + 1, at.point, at.deadline, at.a, at.b
-    if episode == plan.edges[point + 1]:
-        lane.seen[point, 0], lane.seen[point, 1], lane.seen[point, 2] = at.score, at.controls, at.steps
-        point += 1
-    if point < plan.last:
-        explore, explore_next = explore_next, threshold(plan, episode + 1)  # computed long before it is waited for
-        deadline, place = at.steps + plan.max_steps, world.start
-        if world.starts.size > 1:
-            bits, a, b = draw(a, b)
-            place = np.uint64(world.starts[search(world.start_sums, _ZERO, np.uint64(world.starts.size), unit(bits))])
-        if not kind.plain and lane.rule.target == SAMPLED:
-            choice, executed, a, b = choose(kind, lane.rule, lane.table, place, explore, a, b)
-    return At(
-        choice, executed, False, episode, point, explore_next, a, b, explore, place, at.steps, deadline, at.score,
-        at.controls,
-    )  # fmt: skip
-
-
-@_inlined
-def pauses(kind: Any, lane: Any, at: Any) -> Any:
-    """Whether a run may be at the end of an episode: one test of what is rare."""
-    return rarely((whole(lane.table.rows[at.place + _GREEDY]) > kind.n_actions) | (at.steps == at.deadline))
-
-
-@_inlined
-def turn(kind: Any, world: Any, lane: Any, plan: Any, at: Any) -> Any:
-    """Goes on to the next episode where this one is over."""
-    if at.steps == at.deadline or ends(kind, lane.table, at.place):
-        at = begin(kind, world, lane, plan, at)
-    if not kind.plain:  # an episode may end where it begins
-        while at.point < plan.last and ends(kind, lane.table, at.place):
-            at = begin(kind, world, lane, plan, at)
-    return at
-
-
-@_inlined
-def step(kind: Any, world: Any, lane: Any, at: Any) -> Any:
-    """One step of a run."""
-    place, choice, executed, happened, a, b = at.place, at.choice, at.executed, at.happened, at.a, at.b
-    rule, table = lane.rule, lane.table
-    sampled = not kind.plain and rule.target == SAMPLED  # the choice was made, and learned from, in the step before
-    if not sampled:
-        choice, executed, a, b = choose(kind, rule, table, place, at.explore, a, b)
-    following, reward = whole(world.moves[place + executed]), world.moves[place + executed + kind.n_actions]
-    if not kind.plain:
-        if following == _SEVERAL:
-            bits, a, b = draw(a, b)
-            first, end = np.uint64(world.indptr[place + executed]), np.uint64(world.indptr[place + executed + _ONE])
-            following = np.uint64(world.places[search(world.cumulative, first, end, unit(bits))])
-        if lane.before.size:
-            happened |= world.event[place]
-            lane.before[place] += not happened
-    score, controls = at.score + reward, at.controls + rule.taken[choice]
-    alive = kind.plain or not ends(kind, table, following)
-    later, later_executed, bonus = choice, executed, table.rows[following + _VALUE]
-    if sampled and alive:
-        later, later_executed, a, b = choose(kind, rule, table, following, at.explore, a, b)
-        bonus = choice_value(kind, rule, table, following, later)
-    learn(kind, rule, table, place, choice, executed, reward, following, alive, bonus)
-    return At(
-        later, later_executed, happened, at.episode, at.point, at.explore_next, a, b, at.explore, following,
-        at.steps + 1, at.deadline, score, controls,
-    )  # fmt: skip
-
-
-@_inlined
-def play(kind: Any, world: Any, lane: Any, other: Any, both: Any, plan: Any) -> None:
-    """Plays the plan with one run, or with two of them in turns."""
-    at, at_other = enter(lane, plan), enter(other, plan)
-    if both:
-        while True:
-            if pauses(kind, lane, at):
-                at = turn(kind, world, lane, plan, at)
-                if at.point == plan.last:
-                    break
-            at = step(kind, world, lane, at)
-            if pauses(kind, other, at_other):
-                at_other = turn(kind, world, other, plan, at_other)
-                if at_other.point == plan.last:
-                    break
-            at_other = step(kind, world, other, at_other)
-        leave(lane, at)
-        leave(other, at_other)
-        if at.point == plan.last:
-            lane, at = other, at_other
-    while True:  # the one there is, or the one that is not through yet
-        if pauses(kind, lane, at):
-            at = turn(kind, world, lane, plan, at)
-            if at.point == plan.last:
-                break
-        at = step(kind, world, lane, at)
-    leave(lane, at)
-
-
-@_compiled
-def play_any(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
-    """Any rule, any world."""
-    rule = lane.rule
-    play(Kind(rule.n_actions, rule.n_choices, rule.n_columns, False), world, lane, other, both, plan)
-
-
-@_compiled
-def play_structured(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
-    """Plain, with four actions and a lazy value that is derived."""
-    play(Kind(_FOUR, _FIVE, _FOUR, True), world, lane, other, both, plan)
-
-
-@_compiled
-def play_augmented(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
-    """Plain, with four actions and a lazy column."""
-    play(Kind(_FOUR, _FIVE, _FIVE, True), world, lane, other, both, plan)
-
-
-@_compiled
-def play_unlazy(world: World, lane: Lane, other: Lane, both: bool, plan: Plan) -> None:
-    """Plain, with four actions and nothing else."""
-    play(Kind(_FOUR, _FOUR, _FOUR, True), world, lane, other, both, plan)
+    Args:
+        world: The model.
+        rule: The settings.
+        tables: The state of the run.
+        plan: The episodes.
+        points: The points to play, as a pair `first, last`; `last` is not included.
+        curves: `[P, 3]` sums over the episodes of each point: rewards without prices, steps in control, steps.
+    """
+    for point in range(points[0], points[1]):
+        rewards, controls, steps = 0.0, 0, 0
+        for episode in range(plan.edges[point], plan.edges[point + 1]):
+            epsilon = episode_epsilon(plan, episode)
+            start = sample(world.start_bounds, _ZERO, np.uint64(world.start_states.size), uniform(tables.stream))
+            state = world.start_states[start]
+            choice, action = choose(rule, tables, state, epsilon)
+            left = plan.max_steps
+            while left > 0 and not world.absorbing[state]:
+                left -= 1
+                next_state, reward = step(world, tables.stream, state, action)
+                rewards += reward
+                controls += choice < rule.n_actions
+                choice, action = learn_and_choose(rule, tables, state, choice, action, reward, next_state, epsilon)
+                state = next_state
+            steps += plan.max_steps - left
+        curves[point, 0], curves[point, 1], curves[point, 2] = rewards, controls, steps

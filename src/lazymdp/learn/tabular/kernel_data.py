@@ -1,165 +1,112 @@
-"""What the compiled steps of tabular learning read and write: flat arrays, and how they are made.
+"""The arrays that the compiled loop of `kernel` reads and writes.
 
-A state is known by its *place*, the index of its first entry: every array of a world, a rule and a table has the same
-`width` of entries for each state, and what a world stores of the next state is its place. One number then finds all
-there is of a state, and no step multiplies. Whole numbers lie between the others, as `float64.view(uint64)`: the fewer
-arrays there are, the more of their addresses stay in registers.
+Indices are unsigned 64-bit integers. The lazy action has index `A`, the last one. Tables have `A + 1` columns:
+
+* augmented form: column `A` is the value of being lazy, learned like the other columns;
+* structured form: column `A` is the value of being lazy, derived from the other columns (Prop. 2);
+* no lazy action: column `A` is minus infinity, so that it is never chosen.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-_T = TypeVar("_T", bound=np.generic)
-
-SEVERAL = np.uint32(0xFFFFFFFF)
-"""In `World.following`: there are several successors."""
-
-MAX, SAMPLED, DEFAULT = 0, 1, 2
-"""What the next state counts for: its best choice (Q-learning), the choice made (SARSA), or its default's mean."""
-
-VALUE, BOUND, GREEDY, COLUMNS = 0, 1, 2, 3
-"""The entries of a state in `Table.rows`: what it counts for, a bound on all columns but the greedy one, what is greedy
-(A + 1 if several are best, A + 2 if the episode ends there), the columns, and then how often each was updated."""
+Q_LEARNING, SARSA, DEFAULT_POLICY = 0, 1, 2
+"""Values of `Rule.target`: the policy whose value an update bootstraps from. See `kernel`."""
 
 
 class World(NamedTuple):
-    """What is learned on. The entry of an action is at the place of its state plus the action."""
+    """A model to sample from. The outcomes of state `s` and action `a` start at index `first[s, a]`."""
 
-    moves: NDArray[np.float64]  # [S*W] of each action the place of its only successor, or SEVERAL; then the rewards
-    indptr: NDArray[np.int32]  # [S*W + 1]
-    places: NDArray[np.uint32]  # [nnz] of the successors
-    cumulative: NDArray[np.float64]  # [nnz] running sums of their probabilities in each row
-    start: np.uint64  # the first of ...
-    starts: NDArray[np.uint32]  # ... places of the possible first states
-    start_sums: NDArray[np.float64]  # running sums of their probabilities
-    event: NDArray[np.bool_]  # [S*W], or empty: places from which on `Lane.before` no longer counts
-    plain: bool  # one successor everywhere, and no episode that ends before its first step
+    first: NDArray[np.uint64]  # [S, A] index of the first outcome in `successors` and `bounds`
+    n_outcomes: NDArray[np.uint64]  # [S, A] number of outcomes
+    successors: NDArray[np.uint64]  # [N] next states
+    bounds: NDArray[np.float64]  # [N] cumulative probabilities, see `kernel.sample`
+    rewards: NDArray[np.float64]  # [S, A] expected rewards
+    absorbing: NDArray[np.bool_]  # [S]
+    start_states: NDArray[np.uint64]  # states in which an episode may start ...
+    start_bounds: NDArray[np.float64]  # ... and their cumulative probabilities
 
 
 class Rule(NamedTuple):
-    """How it is learned."""
+    """How a run chooses and learns: the learner's settings."""
 
-    n_actions: np.uint64  # A
-    n_choices: np.uint64  # A, or A + 1 with a lazy action
-    n_columns: np.uint64  # A, or A + 1 where being lazy has a value of its own
-    width: np.uint64  # W
-    default: NDArray[np.float64]  # [S*W]
-    default_sums: NDArray[np.float64]  # [S*W] running sums in each state
-    uniform: bool  # the default is uniform: drawing from it needs no search
-    taken: NDArray[np.float64]  # [A + 1] steps of control in a choice: 1, and 0 for lazy
+    n_actions: np.uint64  # A, which is also the index of the lazy action
+    n_choices: np.uint64  # A + 1, or A if there is no lazy action
+    structured: bool  # the value of being lazy is derived, and the executed action is updated
+    target: int  # Q_LEARNING, SARSA or DEFAULT_POLICY
+    default_policy: NDArray[np.float64]  # [S, A]
+    default_bounds: NDArray[np.float64]  # [S * (A + 1)] cumulative probabilities of the default policy
     gamma: float
     eta: float
     alpha: float
-    alpha_power: float  # the step size is alpha / n**alpha_power at the n-th visit
-    target: int  # MAX, SAMPLED or DEFAULT
+    alpha_power: float  # the step size of the n-th update of an entry is alpha / n**alpha_power
+    learn_steps: bool  # whether Z is learned beside Q
 
 
-class Table(NamedTuple):
-    """What one run knows; changed in place."""
+class Tables(NamedTuple):
+    """The state of one run, updated in place."""
 
-    rows: NDArray[np.float64]  # [S*W] see COLUMNS
-    steps: NDArray[np.float64]  # [S*W] or empty: discounted steps to the end under the greedy policy (Z)
-    stream: NDArray[np.uint64]  # [2] the random stream
-
-
-class Lane(NamedTuple):
-    """One run under way: how it learns, what it knows, and what it has seen."""
-
-    rule: Rule
-    table: Table
-    before: NDArray[np.int64]  # [S*W] or empty: steps before the event, at places
-    seen: NDArray[np.float64]  # [P, 3] at each point: reward (price excluded), control steps, steps, since `Plan.first`
+    q: NDArray[np.float64]  # [S, A + 1] values; the columns of control include the price
+    visits: NDArray[np.int64]  # [S, A + 1] number of updates of each entry
+    steps: NDArray[np.float64]  # [S, A + 1] Z, the expected discounted number of steps to absorption; or [0, 0]
+    value: NDArray[np.float64]  # [S] the largest entry of each row of q
+    greedy: NDArray[np.uint64]  # [S] its column; A + 1 if several control actions share the largest entry
+    rival: NDArray[np.float64]  # [S] an upper bound on the other entries of the row (not used in the structured form)
+    stream: NDArray[np.uint64]  # [2] state of the random number generator
 
 
 class Plan(NamedTuple):
-    """What to play: all episodes from one point of the curves to another."""
+    """The episodes of a run. Its curves have `P` points; point `p` covers the episodes `edges[p]` to `edges[p + 1]`."""
 
-    edges: NDArray[np.int64]  # [P + 1] episodes at which the points begin and end
-    first: int
-    last: int
-    max_steps: int
-    epsilon: float  # in episode 0 ...
-    epsilon_step: float  # ... and by how much it falls from one to the next
+    edges: NDArray[np.int64]  # [P + 1]
+    max_steps: int  # steps after which an episode is truncated
+    epsilon: float  # probability of a random choice in the first episode ...
+    epsilon_step: float  # ... and its decrease from one episode to the next
 
 
-class Kind(NamedTuple):
-    """What a kernel is compiled for, if constants are given, or finds out as it runs."""
-
-    n_actions: Any
-    n_choices: Any
-    n_columns: Any
-    plain: Any  # nothing special: Q-learning, constant step size, uniform default, one successor each, nothing counted
+def make_plan(episodes: int, max_steps: int, epsilon: float, final_epsilon: float, points: int) -> Plan:
+    """Returns a plan in which epsilon falls linearly and the points of the curves are evenly spaced."""
+    edges = np.linspace(0, episodes, min(points, episodes) + 1).astype(np.int64)
+    return Plan(edges, max_steps, epsilon, (epsilon - final_epsilon) / max(1, episodes - 1))
 
 
-class At(NamedTuple):
-    """Where a run is: numbers that can stay in registers. The order is a fast one, with what no step changes first."""
-
-    choice: Any  # SARSA's, made in the step before ...
-    executed: Any  # ... and the action for it
-    happened: Any  # whether the event has, in this episode
-    episode: Any
-    point: Any
-    explore_next: Any  # as `explore`, in the next episode
-    a: Any  # the random stream
-    b: Any
-    explore: Any  # of 2**32: how likely a random choice is
-    place: Any
-    steps: Any
-    deadline: Any  # the steps at which the episode is cut off
-    score: Any
-    controls: Any
-
-
-def new_table(absorbing: NDArray[np.bool_], rule: Rule, seed: int, with_steps: bool) -> Table:
-    """A table of zeros, the random stream at its start. Lazy is greedy, as in every tie, if it is a choice."""
-    rows, n_actions = np.zeros((absorbing.size, int(rule.width))), int(rule.n_actions)
-    if rule.n_choices > rule.n_columns:
-        rows[~absorbing, VALUE] = rule.eta
-    all_equal = n_actions if rule.n_choices > n_actions else n_actions + 1
-    rows.view(np.int64)[:, GREEDY] = np.where(absorbing, n_actions + 2, all_equal)
-    return Table(rows.reshape(-1), np.zeros(rows.size if with_steps else 0), _seeded(seed))
+def new_tables(absorbing: NDArray[np.bool_], rule: Rule, seed: int) -> Tables:
+    """Returns the tables of a run that has not started: every control action has value 0."""
+    lazy = int(rule.n_actions)
+    q = np.zeros((absorbing.size, lazy + 1))
+    if rule.n_choices == rule.n_actions:
+        q[:, lazy] = -np.inf
+    elif rule.structured:
+        q[~absorbing, lazy] = rule.eta
+    return Tables(
+        q=q,
+        visits=np.zeros(q.shape, dtype=np.int64),
+        steps=np.zeros(q.shape if rule.learn_steps else (0, 0)),
+        value=q.max(axis=1),
+        greedy=np.where(q[:, lazy] >= 0.0, lazy, lazy + 1).astype(np.uint64),
+        rival=np.zeros(absorbing.size),
+        stream=_seeded_stream(seed),
+    )
 
 
-def _seeded(seed: int) -> NDArray[np.uint64]:
-    """Two words of splitmix64; any whole number is a seed, neighbours give unrelated streams."""
-    mask, state, words = (1 << 64) - 1, seed & ((1 << 64) - 1), []
+def greedy_choices(tables: Tables) -> NDArray[np.int64]:
+    """Returns the greedy choice in each state `[S]`: the first one if several control actions share the best value."""
+    lazy = tables.q.shape[1] - 1
+    greedy = tables.greedy.astype(np.int64)
+    return np.where(greedy > lazy, tables.q[:, :lazy].argmax(axis=1), greedy)
+
+
+def _seeded_stream(seed: int) -> NDArray[np.uint64]:
+    """Returns two words of splitmix64, so that any integer is a seed and neighboring seeds give unrelated streams."""
+    mask = (1 << 64) - 1
+    state, words = seed & mask, []
     for _ in range(2):
         state = (state + 0x9E3779B97F4A7C15) & mask
-        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-        words.append(z ^ (z >> 31))
+        word = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & mask
+        words.append(word ^ (word >> 31))
     return np.array(words, dtype=np.uint64)
-
-
-def widened(entries: NDArray[_T], width: int) -> NDArray[_T]:
-    """`[S, n]` entries as `[S*width]`, the rest 0."""
-    wide = np.zeros((len(entries), width), dtype=entries.dtype)
-    wide[:, : entries.shape[1]] = entries
-    return wide.reshape(-1)
-
-
-def at_places(entries: NDArray[_T], rule: Rule) -> NDArray[_T]:
-    """`[S]` the first entry of each state."""
-    return entries[:: int(rule.width)]
-
-
-def columns(entries: NDArray[_T], rule: Rule) -> NDArray[_T]:
-    """`[S, C]` the columns of a table's rows or steps."""
-    return entries.reshape(-1, int(rule.width))[:, COLUMNS : COLUMNS + int(rule.n_columns)]
-
-
-def visits(table: Table, rule: Rule) -> NDArray[np.int64]:
-    """`[S, C]` how often each column was updated."""
-    return table.rows.view(np.int64).reshape(-1, int(rule.width))[:, COLUMNS + int(rule.n_columns) :]
-
-
-def greedy_choices(table: Table, rule: Rule) -> NDArray[np.int64]:
-    """`[S]` the greedy choice; A is lazy. Of several the first; where the episode ends, lazy if that is a choice."""
-    codes, n_actions = at_places(table.rows.view(np.int64)[GREEDY:], rule), int(rule.n_actions)
-    first = columns(table.rows, rule)[:, :n_actions].argmax(axis=1)
-    at_end = np.where(rule.n_choices > rule.n_actions, n_actions, first)
-    return np.where(codes <= n_actions, codes, np.where(codes == n_actions + 1, first, at_end))

@@ -1,21 +1,21 @@
-"""What tabular learning runs on: a model, an environment that carries one, or any environment with Discrete spaces."""
+"""What tabular learning samples from: a model, or a Gymnasium environment with Discrete spaces."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import gymnasium as gym
+import numba
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from lazymdp.learn.tabular.kernel import first_choice, one_step
-from lazymdp.learn.tabular.kernel_data import SEVERAL, Lane, Plan, World, widened
+from lazymdp.learn.tabular import kernel
+from lazymdp.learn.tabular.kernel_data import Plan, Rule, Tables, World
 from lazymdp.mdp import MDP
 
 
 def as_model(source: MDP | gym.Env[Any, Any], gamma: float) -> MDP | gym.Env[Any, Any]:
-    """The model itself, or read from an environment that carries `P`; any other environment is returned as it is."""
+    """Returns the model, or the model of an environment that has a transition table `P`, or else the environment."""
     if isinstance(source, MDP):
         return source
     if not isinstance(source, gym.Env):
@@ -26,81 +26,88 @@ def as_model(source: MDP | gym.Env[Any, Any], gamma: float) -> MDP | gym.Env[Any
         if not isinstance(space, gym.spaces.Discrete) or space.start != 0:
             raise ValueError(
                 f"tabular learning needs Discrete {name}s that start at 0, but {source} has {space}. "
-                "Wrap the environment so that it counts its states, or use a deep learner."
+                "Wrap the environment so that its states are numbered, or train a deep agent."
             )
     return source
 
 
 def sizes(source: MDP | gym.Env[Any, Any]) -> tuple[int, int]:
-    """Numbers of states and actions."""
+    """Returns the numbers of states and actions."""
     if isinstance(source, MDP):
         return source.n_states, source.n_actions
     return int(source.observation_space.n), int(source.action_space.n)  # type: ignore[attr-defined]
 
 
-def world_of(mdp: MDP, event: NDArray[np.bool_], width: int) -> World:
-    """A model as the flat arrays the compiled steps read."""
-    matrix, shape = mdp.transitions, (mdp.n_states, mdp.n_actions)
-    lengths = np.diff(matrix.indptr)
-    first = matrix.indices[matrix.indptr[:-1]].astype(np.uint32) * np.uint32(width)
-    following = np.where(lengths == 1, first, SEVERAL).astype(np.uint64).reshape(shape)
-    possible = np.flatnonzero(mdp.start)
+def world_of(mdp: MDP) -> World:
+    """Converts a model to the arrays of the compiled loop."""
+    ends, shape = mdp.transitions.indptr.astype(np.int64), (mdp.n_states, mdp.n_actions)
+    counts, rows = np.diff(ends), np.arange(ends.size - 1)
+    # Each row of `bounds` has one entry more than it has successors. So has each row of `successors`: its last one is
+    # never read.
+    successors = np.zeros(ends[-1] + rows.size, dtype=np.uint64)
+    successors[np.arange(ends[-1]) + np.repeat(rows, counts)] = mdp.transitions.indices
+    start_states = np.flatnonzero(mdp.start)
     return World(
-        widened(np.hstack([following.view(np.float64), mdp.rewards]), width),
-        np.concatenate([[0], np.cumsum(widened(lengths.reshape(shape), width))]).astype(np.int32),
-        matrix.indices.astype(np.uint32) * np.uint32(width),
-        _running_sums(matrix),
-        np.uint64(possible[0] * width),
-        possible.astype(np.uint32) * np.uint32(width),
-        np.cumsum(mdp.start[possible]),
-        widened(event[:, None], width) if event.size else event,
-        bool((lengths == 1).all() and not mdp.absorbing[possible].any()),
+        first=(ends[:-1] + rows).reshape(shape).astype(np.uint64),
+        n_outcomes=counts.reshape(shape).astype(np.uint64),
+        successors=successors,
+        bounds=cumulative_bounds(mdp.transitions.data, ends),
+        rewards=mdp.rewards,
+        absorbing=mdp.absorbing,
+        start_states=start_states.astype(np.uint64),
+        start_bounds=cumulative_bounds(mdp.start[start_states], np.array([0, start_states.size])),
     )
 
 
-def check_event(event: ArrayLike | None, n_states: int) -> NDArray[np.bool_]:
-    """The event as a mask `[S]`, or empty."""
-    if event is None:
-        return np.zeros(0, dtype=bool)
-    mask = np.asarray(event)
-    if mask.shape != (n_states,) or mask.dtype != np.bool_:
-        raise ValueError(
-            f"event has shape {mask.shape} and type {mask.dtype}, expected one bool for each of the {n_states} states."
-        )
-    return mask
+@numba.njit(cache=True)
+def cumulative_bounds(probabilities: NDArray[np.float64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Computes the bounds of `kernel.sample` for rows of probabilities.
+
+    Args:
+        probabilities: `[N]` the rows, one after the other.
+        ends: `[R + 1]` row `i` is `probabilities[ends[i] : ends[i + 1]]`.
+
+    Returns:
+        `[N + R]` cumulative probabilities. Each row starts with 0 and ends with exactly 1, so that an outcome of
+        probability 0 is never drawn even if the row does not sum to 1 exactly.
+    """
+    bounds = np.zeros(probabilities.size + ends.size - 1)
+    for row in range(ends.size - 1):
+        total = 0.0
+        for k in range(ends[row], ends[row + 1]):
+            total += probabilities[k]
+            bounds[k + row + 1] = total
+        for k in range(ends[row], ends[row + 1]):
+            bounds[k + row + 1] /= total
+    return bounds
 
 
-def _running_sums(matrix: sp.csr_array) -> NDArray[np.float64]:
-    """Running sums of the entries of each row."""
-    sums = np.cumsum(matrix.data)
-    before = np.concatenate([[0.0], sums])[matrix.indptr[:-1]]
-    return sums - np.repeat(before, np.diff(matrix.indptr))
-
-
-def play(env: gym.Env[Any, Any], lane: Lane, plan: Plan, event: NDArray[np.bool_], seed: int) -> None:
-    """`steps.play_any` on an environment instead of a model: the same choices and updates, the steps its own."""
-    rule, table = lane.rule, lane.table
-    n_actions, width = int(rule.n_actions), int(rule.width)
-    score, controls, total = 0.0, 0, 0
-    for point in range(plan.first, plan.last):
+def play_environment(
+    env: gym.Env[Any, Any], rule: Rule, tables: Tables, plan: Plan, points: tuple[int, int],
+    curves: NDArray[np.float64], seed: int,
+) -> None:  # fmt: skip
+    """Does what `kernel.play` does, in an environment instead of a model: the same choices and updates."""
+    for point in range(*points):
+        rewards, controls, steps = 0.0, 0, 0
         for episode in range(plan.edges[point], plan.edges[point + 1]):
-            explore = np.uint64(max(0.0, plan.epsilon - episode * plan.epsilon_step) * 4294967296.0)
+            epsilon = kernel.episode_epsilon(plan, episode)
             observation, _ = env.reset(seed=seed if episode == 0 else None)
-            state, happened = int(observation), False
-            choice, executed = first_choice(table, rule, state, explore)
+            state = np.uint64(observation)
+            choice, action = map(np.uint64, kernel.choose(rule, tables, state, epsilon))
             for _ in range(plan.max_steps):
-                observation, reward, terminated, truncated, _ = env.step(int(executed))
-                following = int(observation)
-                score += float(reward)
-                controls += choice < n_actions
-                total += 1
-                if lane.before.size:
-                    happened = happened or bool(event[state])
-                    lane.before[state * width] += not happened
-                choice, executed = one_step(
-                    table, rule, state, choice, executed, float(reward), following, not terminated, explore
-                )
-                if terminated or truncated:
+                observation, reward, terminated, truncated, _ = env.step(int(action))
+                next_state = np.uint64(observation)
+                rewards += float(reward)
+                controls += bool(choice < rule.n_actions)
+                steps += 1
+                if terminated:
+                    kernel.learn_step(rule, tables, state, choice, action, float(reward), 0.0, 0.0)
                     break
-                state = following
-        lane.seen[point] = score, controls, total
+                choice, action = map(
+                    np.uint64,
+                    kernel.learn_and_choose(rule, tables, state, choice, action, float(reward), next_state, epsilon),
+                )
+                if truncated:
+                    break
+                state = next_state
+        curves[point] = rewards, controls, steps
