@@ -145,8 +145,8 @@ def test_default_settings_depend_on_the_algorithm_and_the_environment():
 
 
 def test_exploration_of_dqn_takes_dopamines_250000_steps_however_long_the_run():
-    for settings in (DQNConfig.atari(), DQNConfig.atari(steps=1_000_000), DQNConfig.minatar(steps=2_000_000)):
-        assert settings.exploration_fraction * settings.total_steps == pytest.approx(250_000)
+    for config in (DQNConfig.atari(), DQNConfig.atari(steps=1_000_000), DQNConfig.minatar(steps=2_000_000)):
+        assert config.exploration_fraction * config.total_steps == pytest.approx(250_000)
     assert DQNConfig.minatar(steps=100_000).exploration_fraction == 1.0
     assert DQNConfig.atari(exploration_fraction=0.5).exploration_fraction == 0.5
     with pytest.raises(TypeError, match="steps is '10', expected an integer"):
