@@ -89,3 +89,48 @@ def trained(algorithm, *later, seed=0, price=None, parameters=None):
         for _ in range(stage.config.iterations):
             run, _ = compiled(stage)[1](run)
     return run
+
+
+def trained_at(etas, algorithm, *later, seed=0):
+    """A run for each price, all of them one program; `later` algorithms continue the runs. Returns `[E]` runs."""
+    import jax
+    import jax.numpy as jnp
+
+    from lazymdp.learn.deep.loops import iterate, start_compiled
+    from lazymdp.learn.deep.prices import Price
+
+    given = jnp.asarray(etas, dtype=jnp.float32)
+    start = jax.jit(jax.vmap(functools.partial(start_compiled, algorithm), in_axes=(None, 0)))
+    runs = start(jax.random.key(seed), Price(given, given, jnp.zeros_like(given)))
+    for stage in (algorithm, *later):
+        advance = jax.jit(jax.vmap(functools.partial(iterate, stage)), donate_argnums=0)
+        for _ in range(stage.config.iterations):
+            runs, _ = advance(runs)
+    return runs
+
+
+def outputs_at(etas, mdp, algorithm, parameters, shared=False):
+    """`[E, S, C]` outputs of networks for all states, each at its price; of one network, if it is `shared`."""
+    import jax
+    import jax.numpy as jnp
+
+    def outputs(parameters, eta):
+        return algorithm.network.apply(parameters, jnp.eye(mdp.n_states), jnp.full(mdp.n_states, eta))
+
+    apply = jax.jit(jax.vmap(outputs, in_axes=(None if shared else 0, 0)))
+    return np.asarray(apply(parameters, jnp.asarray(etas, dtype=jnp.float32)))
+
+
+def check_control_sets(mdp, etas, outputs, margin=0.0):
+    """Fails unless networks with `[E, S, C]` outputs take control exactly where it is optimal.
+
+    Args:
+        mdp: The model.
+        etas: `[E]` prices.
+        outputs: Outputs for all states at each price.
+        margin: States whose exact lazy-gap differs from the price by less than this share of it are left out.
+    """
+    for eta, found in zip(etas, outputs, strict=True):
+        exact = exact_solution(mdp, eta)
+        clear = np.abs(exact.lazy_gap - eta) >= margin * eta
+        np.testing.assert_array_equal(control_set(mdp, found, eta)[clear], exact.control[clear], err_msg=f"eta {eta}")

@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 from small_runs import DQN_SMALL
 
@@ -20,7 +21,8 @@ BAD_PQN = [
     ({"eta": (0.5, 0.1)}, r"eta is \(0\.5, 0\.1\), expected a range"),
     ({"eta": (0.1, 0.1)}, r"with 0 < low < high, or one price"),
     ({"eta": (0.1, math.inf)}, "expected a range"),
-    ({"eta": -0.1}, r"eta is -0\.1, expected a price of at least 0"),
+    ({"eta": float("nan")}, "eta is nan, expected a finite price"),
+    ({"eta": -0.1, "control_budget": 0.2}, r"eta is -0\.1, expected a price of at least 0 to steer"),
     ({"eta": math.nan}, "eta is nan"),
     ({"zero_share": 0.0}, r"zero_share is 0\.0"),  # a range always includes price 0
     ({"zero_share": 1.0}, r"zero_share is 1\.0"),
@@ -42,7 +44,7 @@ BAD_DQN = [
     ({"gamma": 1.5}, r"gamma is 1\.5"),
     ({"learning_starts": 3}, "learning_starts is 3 with 4 environments"),
     ({"buffer_size": 7}, "buffer_size is 7 with 4 environments"),
-    ({"eta": -0.1}, r"eta is -0\.1"),
+    ({"eta": -0.1, "control_budget": 0.2}, r"eta is -0\.1"),
     ({"hidden": ()}, "hidden"),
     ({"control_budget": 1.5}, r"control_budget is 1\.5"),
     ({"control_budget": 0.5, "budget_step": 0.0}, "budget_step is 0"),
@@ -89,7 +91,7 @@ anything = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@examples(max_examples=300)
 @given(st.sampled_from(sorted(ALGORITHMS)), st.data())
 def test_any_value_makes_a_config_or_an_error_that_names_the_setting(algorithm, data):
     names = [field.name for field in fields(ALGORITHMS[algorithm])]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_envs import CountingHost
 from small_runs import chain, compiled, trained
 
 jax = pytest.importorskip("jax")
@@ -147,10 +148,6 @@ def test_a_run_starts_from_given_parameters_and_does_not_donate_them():
 
 
 def test_a_buffer_too_small_for_stacked_frames_is_refused():
-    from small_envs import CountingHost
-
-    config = replace(
-        SMALL, buffer_size=12, learning_starts=8
-    )  # 3 steps of each environment: no complete pair of stacks
+    config = replace(SMALL, buffer_size=12, learning_starts=8)  # 3 steps of each environment, stacks of 3 frames
     with pytest.raises(ValueError, match="buffer_size is 12, expected at least 16"):
         DQN(CountingHost(), config, uniform(2))

@@ -50,5 +50,5 @@ def test_a_part_of_the_study_has_a_row_for_every_price_and_seed():
     rows = minatar.part(config, "breakout", "dial", words.append)
     assert list(zip(rows["seed"].tolist(), rows["eta"].tolist(), strict=True)) == [(0, 0), (0, 0.1), (1, 0), (1, 0.1)]
     assert set(rows["method"]) == {"dial"} and (rows["mean_length"] <= 50).all() and words
-    rows = minatar.part(config, "breakout", "structured")
+    rows = minatar.part(config, "breakout", "structured", words.append)
     assert list(zip(rows["eta"].tolist(), rows["seed"].tolist(), strict=True)) == [(0, 0), (0, 1), (0.1, 0), (0.1, 1)]

@@ -16,7 +16,7 @@ ROWS, ENVS = 5, 3
 
 @pytest.fixture(scope="module")
 def recorded():
-    """A buffer after each of 17 steps, and the steps: observation, taught, reward, terminated, truncated, `[3]` each."""
+    """17 steps (observation, taught, reward, terminated, truncated, `[3]` each), and the buffer after each of them."""
     generator, record, steps, buffers = np.random.default_rng(0), jax.jit(replay.record), [], []
     buffer = replay.empty(ROWS, ENVS, (2,), jnp.float32)
     zeros, never = np.zeros(ENVS, np.float32), np.zeros(ENVS, bool)

@@ -97,9 +97,9 @@ def test_a_run_that_diverges_says_what_is_kept(tmp_path, capsys):
 
 
 BAD = {
-    "--eta": [["-1"], ["0.5", "0.1"], ["0.1", "0.2", "0.3"]], "--default-policy": [["9"]], "--gamma": [["2"]],
-    "--control-budget": [["2"]], "--seed": [["-1"], ["99999999999"]], "--episodes": [["0"]], "--control-rate": [["1.5"]],
-    "--checkpoint-seconds": [["nan"]], "--learning-rate": [["-1"]], "--buffer-size": [["10"]],
+    "--eta": [["nan"], ["0.5", "0.1"], ["0.1", "0.2", "0.3"]], "--default-policy": [["9"]], "--gamma": [["2"]],
+    "--control-budget": [["2"]], "--control-rate": [["1.5"]], "--seed": [["-1"], ["99999999999"]],
+    "--episodes": [["0"]], "--checkpoint-seconds": [["nan"]], "--learning-rate": [["-1"]], "--buffer-size": [["10"]],
 }  # fmt: skip
 BAD_DQN = {"--eta": [["-1"]], "--warm-start": [["nowhere"]], "--buffer-size": [["4"]], "--lambda": [["0.5"]]}
 

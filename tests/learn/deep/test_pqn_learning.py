@@ -1,0 +1,92 @@
+"""What PQN learns, against exact solutions: control sets of the chain and of Key-Door-Treasure, control budgets."""
+
+import numpy as np
+import pytest
+import small_envs  # noqa: F401 (registers environments)
+from small_runs import (
+    chain,
+    check_control_sets,
+    compiled,
+    exact_solution,
+    key_door_treasure,
+    outputs_at,
+    trained,
+    trained_at,
+)
+
+jax = pytest.importorskip("jax")
+
+import lazymdp as lz  # noqa: E402
+from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
+from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
+from lazymdp.learn.deep.jax_env import from_mdp  # noqa: E402
+from lazymdp.learn.deep.pqn import PQN  # noqa: E402
+from lazymdp.learn.deep.trainer import train  # noqa: E402
+
+CHAIN = dict(gamma=0.95, steps=400_000, n_envs=32, hidden=(64, 64), learning_rate=2e-3, final_epsilon=0.3)
+
+
+def chain_prices():
+    """All prices in the middle between two changes of the chain's control set, and the three with the most room."""
+    points = lz.eta_path(chain(), lz.policies.uniform(chain())).breakpoints
+    middles = np.sqrt(points[1:] * points[:-1])
+    return middles, middles[np.argsort(points[:-1] / points[1:])[:3]]
+
+
+@pytest.mark.parametrize("form", ["structured", "augmented"])
+def test_on_a_chain_it_finds_the_exact_control_set(form, seed=0):
+    env, (middles, etas) = from_mdp(chain(), max_steps=20), chain_prices()
+    if form == "structured":  # one dial for all prices
+        config = PQNConfig(**CHAIN, eta=(0.5 * middles.min(), 2.0 * middles.max()))
+        pqn = PQN(env, config, uniform(2))
+        outputs = outputs_at(etas, chain(), pqn, trained(pqn, seed=seed).learner.parameters, shared=True)
+    else:
+        pqn = PQN(env, PQNConfig(**CHAIN, eta=0.1, form=form), uniform(2))
+        outputs = outputs_at(etas, chain(), pqn, trained_at(etas, pqn, seed=seed).learner.parameters)
+    check_control_sets(chain(), etas, outputs)
+    assert len({int(exact_solution(chain(), eta).control.sum()) for eta in etas}) == 3
+
+
+def test_on_key_door_treasure_it_finds_the_exact_control_sets(seed=0):
+    mdp = key_door_treasure(0.99)
+    config = PQNConfig(
+        steps=3_200_000, hidden=(128, 128), eta=(0.13, 0.25), zero_share=0.02, final_epsilon=0.5, epochs=2,
+        learning_rate=2e-3, final_learning_rate=1e-6,
+    )  # fmt: skip
+    pqn, etas = PQN(from_mdp(mdp, max_steps=20), config, uniform(4)), (0.149, 0.196, 0.24)
+    assert [exact_solution(mdp, eta).control.sum() for eta in etas] == [8, 5, 3]
+    parameters = trained(pqn, seed=seed).learner.parameters
+    check_control_sets(mdp, etas, outputs_at(etas, mdp, pqn, parameters, shared=True))
+
+
+@pytest.mark.parametrize(("form", "budget"), [("structured", 0.2), ("augmented", 0.5)])
+def test_the_price_is_steered_to_the_control_budget(form, budget, seed=0):
+    config = PQNConfig(
+        gamma=0.95, steps=400_000, n_envs=32, hidden=(64,), learning_rate=2e-3, eta=0.03, final_epsilon=0.02,
+        form=form, control_budget=budget, budget_step=0.2,
+    )  # fmt: skip
+    start, iterate = compiled(PQN(from_mdp(chain(), max_steps=20), config, uniform(2)))
+    run = start(jax.random.key(seed))
+    controls, steps = [], []
+    for _ in range(config.iterations):
+        run, episodes = iterate(run)
+        ended = np.asarray(episodes.ended)
+        controls.append(np.asarray(episodes.controls)[ended].sum())
+        steps.append(np.asarray(episodes.steps)[ended].sum())
+    half = config.iterations // 2
+    assert abs(sum(controls[half:]) / sum(steps[half:]) - budget) < 0.02
+    assert 0.05 < float(run.price.low) < 0.3
+    assert abs(float(np.asarray(episodes.eta)[0, 0]) - config.eta) > 1e-3
+
+
+def test_on_the_host_it_finds_the_exact_control_sets(seed=0):
+    agent = train(
+        "lazymdp-tests/Chain-v0", seed=seed, gamma=0.95, steps=60_000, n_envs=16, rollout=16, minibatches=4,
+        eta=(0.02, 0.5), hidden=(32, 32), final_epsilon=0.3, learning_rate=2e-3, epochs=2,
+    )  # fmt: skip
+    states, alive = np.eye(7, dtype=np.float32), ~chain().absorbing
+    for eta in (0.05, 0.1, 0.2):
+        exact = exact_solution(chain(), eta).control
+        np.testing.assert_array_equal((agent.lazy_gap(states, eta) > eta) & alive, exact)
+    played = agent.evaluate([0.02, 0.5], episodes=20)
+    assert played.control_rate[0] > played.control_rate[1]
