@@ -90,7 +90,10 @@ class DQN:
         self.replay_rows = config.buffer_size // config.n_envs
         if self.replay_rows <= env.n_frames:
             least = (env.n_frames + 1) * config.n_envs
-            raise ValueError(f"buffer_size is {config.buffer_size}, expected at least {least}: two observations each.")
+            raise ValueError(
+                f"buffer_size is {config.buffer_size}, expected at least {least}: room for two observations of "
+                f"{env.n_frames} frames in each of {config.n_envs} environments."
+            )
 
     def init(self, key: Array, parameters: Parameters | None = None) -> DQNLearner:
         """Returns a new learner, whose network starts from `parameters` if given."""
