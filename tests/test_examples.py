@@ -20,7 +20,7 @@ PRINTED = {
     ),
     "own_environment": ((r"default alone: +return  41", r"price  2.0: best is to act above 1.5"), set()),
     "lazy_exploration": (
-        (r"eta = 0.0 : final score 0.10 ", r"eta = 0.03: final score 0.9\d "),
+        (r"eta = 0.0 : final return 0.10 ", r"eta = 0.03: final return 0.9\d "),
         {"lazy_exploration.png"},
     ),
     "which_states_matter": (
