@@ -35,10 +35,10 @@ def main(folder: Path) -> None:
     )
     curves = {}
     for place, eta in enumerate(ETAS):
-        curves[f"eta = {eta:g}"] = score = lz.measure.mean_interval(result.mean_return[place])
+        curves[f"eta = {eta:g}"] = returns = lz.measure.mean_interval(result.mean_return[place])
         with_key = result.occupancy[place][:, world.has_key].sum(axis=1).mean()
         print(
-            f"eta = {eta:<4}: final return {score.mean[-1]:.2f} ({score.low[-1]:.2f} to {score.high[-1]:.2f}), "
+            f"eta = {eta:<4}: final return {returns.mean[-1]:.2f} ({returns.low[-1]:.2f} to {returns.high[-1]:.2f}), "
             f"control in {result.control_rate[place, :, -1].mean():.0%} of the steps, key held in {with_key:.0%}"
         )
     print(f"{result.steps:,} steps in {len(ETAS)} x {result.seeds.size} runs")

@@ -164,6 +164,7 @@ def _learn(
     max_steps: int, seed: int | Sequence[int], lazy: bool, form: str, points: int, workers: int | None,
     progress: Progress | None,
 ) -> TabularResult:  # fmt: skip
+    """Learns with one of the targets of `kernel`; the other arguments are those of `q_learning`."""
     model = as_model(source, gamma)
     etas = np.array([check_eta(price) for price in np.atleast_1d(np.asarray(eta, dtype=float))])
     seeds = np.atleast_1d(np.asarray(seed, dtype=np.int64))
