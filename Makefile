@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Errors only: what pip thinks of this machine's package sources is not ours to show.
+# Errors only: pip's remarks about this machine's package sources are not shown.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .PHONY: demo test lint types pytest test-interop test-deep test-browser docs format bench results screenshots clean
@@ -22,17 +22,17 @@ types: $(VENV)/dev
 pytest: $(VENV)/dev
 	$(BIN)/pytest -n 2 -m "not browser and not interop" --ignore=tests/learn/deep
 
-# With Stable-Baselines3 (its models as defaults, its learners on top) and ale_py's vector environment: two minutes.
+# Stable-Baselines3 (its models as default policies, its learners on top) and ale-py's vector environment: two minutes.
 test-interop: $(VENV)/interop
 	$(BIN)/pytest -n 2 tests/defaults/test_sb3.py
-	# ale_py can hang when its process ends: a second try rather than a wait for ever.
+	# ale-py can hang when its process ends: try a second time instead of waiting forever.
 	timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py || timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py
 
-# The deep agents, with JAX, pgx and ale-py: six minutes, three once it is known what JAX compiles to.
+# The deep agents, with JAX, pgx and ale-py: about ten minutes, less once JAX's compilation cache is filled.
 test-deep: $(VENV)/deep
 	$(BIN)/pytest -n 2 tests/learn/deep
 
-# The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), found on PATH or named by CHROMIUM.
+# The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
 	$(BIN)/pytest -m browser tests/show
 
@@ -44,7 +44,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Compares speed with other libraries, in an environment of its own (benchmarks/.venv).
+# Compares speed with other libraries, in a separate virtual environment (benchmarks/.venv).
 bench:
 	$(PYTHON) benchmarks/exact.py
 	$(PYTHON) benchmarks/path.py
