@@ -113,11 +113,12 @@ def test_every_public_name_exists_and_is_documented():
 
 def test_dir_shows_public_names_only():
     assert sorted(dir(lz)) == sorted([*lz.__all__, "__version__"])
-    for package in (lz, lz.envs, lz.learn, lz.show):
+    for package in (lz, lz.envs, lz.learn, lz.measure, lz.show):
         public = set(dir(package)) - {"__version__"}
         assert set(package.__all__) <= public
         assert not [name for name in public if name.startswith("_")]
-        for thing in (getattr(package, name) for name in public):
+        needs_jax = {"train", "load"} if package is lz.learn else set()
+        for thing in (getattr(package, name) for name in public - needs_jax):
             if inspect.ismodule(thing):
                 assert thing.__name__.startswith("lazymdp."), thing
             elif inspect.isclass(thing) or inspect.isfunction(thing):

@@ -14,3 +14,7 @@ __all__ = [
     "mean_interval",
     "skewed_mean_interval",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
