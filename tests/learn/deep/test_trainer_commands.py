@@ -101,7 +101,7 @@ BAD = {
     "--control-budget": [["2"]], "--control-rate": [["1.5"]], "--seed": [["-1"], ["99999999999"]],
     "--episodes": [["0"]], "--checkpoint-seconds": [["nan"]], "--learning-rate": [["-1"]], "--buffer-size": [["10"]],
 }  # fmt: skip
-BAD_DQN = {"--eta": [["-1"]], "--warm-start": [["nowhere"]], "--buffer-size": [["4"]], "--lambda": [["0.5"]]}
+BAD_DQN = {"--eta": [["inf"]], "--warm-start": [["nowhere"]], "--buffer-size": [["4"]], "--lambda": [["0.5"]]}
 
 
 def test_bad_options_are_refused_and_nothing_is_written(tmp_path, capsys):
