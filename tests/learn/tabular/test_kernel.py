@@ -11,19 +11,19 @@ import lazymdp as lz
 from lazymdp.envs import KeyDoorTreasure
 from lazymdp.learn import q_learning
 from lazymdp.learn.tabular import kernel
-from lazymdp.learn.tabular.kernel_data import DEFAULT_POLICY, Q_LEARNING, SARSA, make_plan, new_tables
+from lazymdp.learn.tabular.kernel_data import make_plan, new_tables
 from lazymdp.learn.tabular.q_learning import make_rule
 from lazymdp.learn.tabular.sampling import cumulative_bounds, world_of
 
 ETA, ALPHA = 0.15, 0.3
 
 
-def rule_and_tables(kind, target=Q_LEARNING, learn_steps=False, eta=ETA):
+def rule_and_tables(kind, target="q_learning", learn_steps=False, eta=ETA):
     mdp, default_policy = small()
     lazy, structured = kind != "no lazy action", kind == "structured"
     rule = make_rule(
         mdp, default_policy, 0.9, ALPHA, 0.0, lazy=lazy, structured=structured, target=target, learn_steps=learn_steps
-    )._replace(eta=eta if lazy else 0.0)
+    ).with_eta(eta if lazy else 0.0)
     return mdp, rule, new_tables(mdp.absorbing, rule, seed=0)
 
 
@@ -76,7 +76,7 @@ def test_lazy_choices_execute_the_default_policy_and_epsilon_explores_all_choice
 
 
 @pytest.mark.parametrize(
-    ("kind", "target"), [*itertools.product(KINDS, (Q_LEARNING, SARSA)), ("structured", DEFAULT_POLICY)]
+    ("kind", "target"), [*itertools.product(KINDS, ("q_learning", "sarsa")), ("structured", "default_policy")]
 )
 def test_every_step_follows_the_equations(kind, target):
     """The equations of the module's docstring, on whole rows, against the compiled functions on random steps."""
@@ -101,7 +101,8 @@ def test_every_step_follows_the_equations(kind, target):
             value = steps = 0.0
         else:
             next_choice, _ = kernel.learn_and_choose(*arguments, np.uint64(next_state), 0.3)
-            value = {Q_LEARNING: next_row.max(), SARSA: next_row[next_choice], DEFAULT_POLICY: next_row[-1]}[target]
+            targets = dict(q_learning=next_row.max(), sarsa=next_row[next_choice], default_policy=next_row[-1])
+            value = targets[target]
             steps = z[next_state, greedy] if greedy < lazy else None
         if kind == "augmented" and choice == lazy:
             lazy_column[state] += ALPHA * (reward + mdp.gamma * value - lazy_column[state])
@@ -118,7 +119,7 @@ def test_every_step_follows_the_equations(kind, target):
 
 def test_the_step_size_falls_with_the_visits_of_an_entry():
     _, rule, tables = rule_and_tables("augmented")
-    rule = rule._replace(alpha=1.0, alpha_power=1.0, eta=0.0)
+    rule = rule._replace(alpha=1.0, alpha_power=1.0).with_eta(0.0)
     state, choice = np.uint64(0), np.uint64(1)
     rewards = np.random.default_rng(0).normal(size=20)
     for reward in rewards:

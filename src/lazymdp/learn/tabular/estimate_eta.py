@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.lazy import lazy_gap
-from lazymdp.learn.tabular.kernel_data import DEFAULT_POLICY, Q_LEARNING, Rule, Tables, make_plan
+from lazymdp.learn.tabular.kernel_data import Rule, Tables, make_plan
 from lazymdp.learn.tabular.parallel import Progress, train_runs
 from lazymdp.learn.tabular.q_learning import make_rule
 from lazymdp.learn.tabular.sampling import as_model
@@ -102,7 +102,7 @@ def estimate_eta_max(
     """
     model = as_model(source, gamma)
     rule = make_rule(
-        model, default_policy, gamma, alpha, alpha_power, lazy=True, structured=True, target=DEFAULT_POLICY
+        model, default_policy, gamma, alpha, alpha_power, lazy=True, structured=True, target="default_policy"
     )
     tables, tried = _train(model, rule, epsilon, episodes, max_steps, seed, progress)
     gaps = np.where(tried, lazy_gap(tables.q[:, :-1], rule.default_policy), np.nan)
@@ -131,7 +131,7 @@ def estimate_eta_min(
     model = as_model(source, gamma)
     rule = make_rule(
         model, default_policy, gamma, alpha, alpha_power,
-        lazy=False, structured=False, target=Q_LEARNING, learn_steps=True,
+        lazy=False, structured=False, target="q_learning", learn_steps=True,
     )  # fmt: skip
     tables, tried = _train(model, rule, epsilon, episodes, max_steps, seed, progress)
     q, steps, visits = (table[:, :-1] for table in (tables.q, tables.steps, tables.visits))

@@ -29,7 +29,8 @@ the same value one is drawn at random.
 
 **Speed.** The largest entry of each row and its column are stored in `Tables.value` and `Tables.greedy`. In the
 augmented form, a row is searched only if an update may have changed which entry is the largest (`Tables.rival`). This
-makes the loop 1.5 times faster, and so do unsigned indices: numba checks signed ones for negative values.
+makes the loop 1.5 times faster, and so do unsigned indices: numba checks signed ones for negative values. Settings that
+decide what is compiled are of type `Flag`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-from lazymdp.learn.tabular.kernel_data import DEFAULT_POLICY, SARSA, Plan, Rule, Tables, World
+from lazymdp.learn.tabular.kernel_data import Plan, Rule, Tables, World
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -123,10 +124,11 @@ def choose(rule: Any, tables: Any, state: Any, epsilon: Any) -> Any:
 @_compiled(inline=True)
 def step(world: Any, stream: Any, state: Any, action: Any) -> Any:
     """Executes an action in the model; returns the next state and the reward."""
-    outcome, n_outcomes = world.first[state, action], world.n_outcomes[state, action]
+    next_state, n_outcomes = world.next_state[state, action], world.n_outcomes[state, action]
     if n_outcomes > _ONE:
-        outcome += sample(world.bounds, outcome, n_outcomes, uniform(stream))
-    return world.successors[outcome], world.rewards[state, action]
+        first = world.first[state, action]
+        next_state = world.successors[first + sample(world.bounds, first, n_outcomes, uniform(stream))]
+    return next_state, world.rewards[state, action]
 
 
 @_compiled(inline=True)
@@ -140,10 +142,10 @@ def search_row(rule: Any, tables: Any, state: Any) -> None:
         greedy = action if value > best else greedy
         second = max(second, min(value, best))
         best = max(value, best)
-    if rule.structured:
+    if rule.structured is not None:
         tables.q[state, lazy] = mean + rule.eta
     lazy_value = tables.q[state, lazy]
-    if lazy_value >= best or rule.target == DEFAULT_POLICY:
+    if lazy_value >= best or rule.evaluates_default:
         tables.value[state], tables.greedy[state], tables.rival[state] = lazy_value, lazy, best
     else:
         tables.value[state], tables.rival[state] = best, max(second, lazy_value)
@@ -157,7 +159,7 @@ def update(rule: Any, tables: Any, state: Any, column: Any, new: Any) -> None:
     tables.q[state, column] = new
     is_greedy = column == tables.greedy[state]
     same_entry_is_best = min(old, new) > rival if is_greedy else max(old, new) < best
-    if same_entry_is_best and not rule.structured:
+    if same_entry_is_best and rule.structured is None:
         tables.value[state] = new if is_greedy else best
         tables.rival[state] = rival if is_greedy else max(rival, new)
     elif new != old:
@@ -169,16 +171,15 @@ def learn_step(
     rule: Any, tables: Any, state: Any, choice: Any, action: Any, reward: Any, next_value: Any, next_steps: Any
 ) -> None:
     """Learns from one step, given V(s') and, if Z is learned, Z(s', a')."""
-    column = action if rule.structured else choice
+    column = action if rule.structured is not None else choice
     tables.visits[state, column] += 1
     alpha = rule.alpha
     if rule.alpha_power != 0.0:
         alpha /= tables.visits[state, column] ** rule.alpha_power
-    if rule.learn_steps:
+    if rule.learn_steps is not None:
         tables.steps[state, action] += alpha * (1.0 + rule.gamma * next_steps - tables.steps[state, action])
-    price = rule.eta if column < rule.n_actions else 0.0
     old = tables.q[state, column]
-    new = old + alpha * (reward - price + rule.gamma * next_value - old)
+    new = old + alpha * (reward - rule.prices[column] + rule.gamma * next_value - old)
     update(rule, tables, state, column, new)
 
 
@@ -192,9 +193,9 @@ def learn_and_choose(
     absorbing state of a model: its values are 0.
     """
     next_steps = 0.0
-    if rule.learn_steps:
+    if rule.learn_steps is not None:
         next_steps = tables.steps[next_state, greedy_choice(rule, tables, next_state)]
-    if rule.target == SARSA:
+    if rule.sarsa is not None:
         next_choice, next_action = choose(rule, tables, next_state, epsilon)
         learn_step(rule, tables, state, choice, action, reward, tables.q[next_state, next_choice], next_steps)
     else:

@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._files import write_csv
 from lazymdp.lazy import check_eta, check_table
-from lazymdp.learn.tabular import kernel_data
-from lazymdp.learn.tabular.kernel_data import Plan, Rule, greedy_choices, make_plan
+from lazymdp.learn.tabular.kernel_data import Plan, Rule, Target, greedy_choices, make_plan
 from lazymdp.learn.tabular.parallel import Progress, Run, train_runs
 from lazymdp.learn.tabular.sampling import as_model, cumulative_bounds, sizes
 from lazymdp.mdp import MDP
@@ -123,7 +122,7 @@ def q_learning(
         progress: Called from time to time with the number of episodes played and the total.
     """
     return _learn(
-        kernel_data.Q_LEARNING, source, default_policy, eta, gamma, alpha, alpha_power, epsilon, final_epsilon,
+        "q_learning", source, default_policy, eta, gamma, alpha, alpha_power, epsilon, final_epsilon,
         episodes, max_steps, seed, lazy, form, points, workers, progress,
     )  # fmt: skip
 
@@ -153,13 +152,13 @@ def sarsa(
     random ones.
     """
     return _learn(
-        kernel_data.SARSA, source, default_policy, eta, gamma, alpha, alpha_power, epsilon, final_epsilon,
+        "sarsa", source, default_policy, eta, gamma, alpha, alpha_power, epsilon, final_epsilon,
         episodes, max_steps, seed, lazy, form, points, workers, progress,
     )  # fmt: skip
 
 
 def _learn(
-    target: int, source: MDP | gym.Env[Any, Any], default_policy: ArrayLike | None, eta: float | Sequence[float],
+    target: Target, source: MDP | gym.Env[Any, Any], default_policy: ArrayLike | None, eta: float | Sequence[float],
     gamma: float, alpha: float, alpha_power: float, epsilon: float, final_epsilon: float, episodes: int,
     max_steps: int, seed: int | Sequence[int], lazy: bool, form: str, points: int, workers: int | None,
     progress: Progress | None,
@@ -171,7 +170,7 @@ def _learn(
     _check_settings(gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps, points, form)
     structured = lazy and form == "structured"
     rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=lazy, structured=structured, target=target)
-    rules = [rule._replace(eta=float(price) if lazy else 0.0) for price in etas]
+    rules = [rule.with_eta(float(price) if lazy else 0.0) for price in etas]
     plan = make_plan(episodes, max_steps, epsilon, final_epsilon, points)
     n_columns = int(rule.n_actions) + (lazy and not structured)
     return _collect(train_runs(model, rules, seeds, plan, workers, progress), etas, seeds, plan, n_columns)
@@ -179,7 +178,7 @@ def _learn(
 
 def make_rule(
     model: MDP | gym.Env[Any, Any], default_policy: ArrayLike | None, gamma: float, alpha: float, alpha_power: float,
-    *, lazy: bool, structured: bool, target: int, learn_steps: bool = False,
+    *, lazy: bool, structured: bool, target: Target, learn_steps: bool = False,
 ) -> Rule:  # fmt: skip
     """Returns a rule with price 0, after checking the default policy; the discount of a model replaces `gamma`."""
     n_states, n_actions = sizes(model)
@@ -188,15 +187,17 @@ def make_rule(
     return Rule(
         n_actions=np.uint64(n_actions),
         n_choices=np.uint64(n_actions + lazy),
-        structured=structured,
-        target=target,
+        structured=structured or None,
+        sarsa=target == "sarsa" or None,
+        evaluates_default=target == "default_policy",
         default_policy=checked,
         default_bounds=cumulative_bounds(checked.ravel(), np.arange(0, checked.size + 1, n_actions)),
         gamma=model.gamma if isinstance(model, MDP) else gamma,
         eta=0.0,
+        prices=np.zeros(n_actions + 1),
         alpha=alpha,
         alpha_power=alpha_power,
-        learn_steps=learn_steps,
+        learn_steps=learn_steps or None,
     )
 
 

@@ -46,10 +46,11 @@ def world_of(mdp: MDP) -> World:
     # never read.
     successors = np.zeros(ends[-1] + rows.size, dtype=np.uint64)
     successors[np.arange(ends[-1]) + np.repeat(rows, counts)] = mdp.transitions.indices
-    start_states = np.flatnonzero(mdp.start)
+    first, start_states = ends[:-1] + rows, np.flatnonzero(mdp.start)
     return World(
-        first=(ends[:-1] + rows).reshape(shape).astype(np.uint64),
         n_outcomes=counts.reshape(shape).astype(np.uint64),
+        next_state=successors[first].reshape(shape),
+        first=first.reshape(shape).astype(np.uint64),
         successors=successors,
         bounds=cumulative_bounds(mdp.transitions.data, ends),
         rewards=mdp.rewards,
