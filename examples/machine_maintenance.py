@@ -4,7 +4,7 @@ A machine wears out level by level, and the more it is worn, the less it earns. 
 a failure, which is expensive. Taking control means sending a technician; eta is the price of a visit.
 
 Run it with `python examples/machine_maintenance.py [FOLDER]`; the model goes to FOLDER, the current one if not given.
-Then `lazymdp explore FOLDER/machine.npz --default-policy FOLDER/on_failure.npy` makes a page with a dial for the price.
+Then `lazymdp explore FOLDER/machine.npz --default-policy FOLDER/on_failure.npy` gives a page with a slider for eta.
 """
 
 import sys

@@ -42,7 +42,6 @@ def test_path_says_what_the_library_says(answer, capsys):
     assert "4 of the " in shown
 
 
-@pytest.mark.skipif(not hasattr(lz.EtaPath, "for_control_rate"), reason="for_control_rate is written elsewhere")
 def test_path_finds_the_best_plan_within_a_share_of_steps(answer, capsys):
     code, found = answer("path", "FrozenLake-v1", "--control-rate", "0.2", "--gamma", "0.95")
     assert code == 0

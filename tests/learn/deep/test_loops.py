@@ -12,7 +12,6 @@ from small_runs import DQN_DIAL, DQN_SMALL, SMALL, chain, compiled, same, traine
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-from lazymdp.learn.deep.acting import choose  # noqa: E402
 from lazymdp.learn.deep.algorithm import Algorithm  # noqa: E402
 from lazymdp.learn.deep.backup import FORMS  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
@@ -53,10 +52,6 @@ class Counter:
 
     def epsilon(self, steps):
         return jnp.float32(1.0)
-
-    def act(self, parameters, observation, eta, last_action, uniform, epsilon):
-        outputs = self.network.apply(parameters, observation, eta)
-        return choose(outputs, self.default_policy(observation, last_action), eta, uniform, epsilon, self.form)
 
     def record(self, learner, group, iteration, slot, outcome, reward, observation, eta, choice):
         return learner._replace(records=learner.records + group.size)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from jax import Array
 
-from lazymdp.learn.deep.acting import Choice, Group
+from lazymdp.learn.deep.acting import Choice, Group, choose
 from lazymdp.learn.deep.backup import Form
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault
 from lazymdp.learn.deep.config import AlgorithmConfig
@@ -53,11 +53,6 @@ class Algorithm(Protocol):
     def epsilon(self, steps: Array) -> Array:
         """Returns the probability of a random choice after `steps` agent steps."""
 
-    def act(
-        self, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array, epsilon: Array
-    ) -> Choice:
-        """Makes epsilon-greedy choices for `[M, ...]` observations at `[M]` prices; `uniform` is `[3, M]`."""
-
     def record(
         self, learner: Learner, group: Group, iteration: Array, slot: Array, outcome: Outcome, reward: Array,
         observation: Array, eta: Array, choice: Choice,
@@ -75,3 +70,23 @@ class Algorithm(Protocol):
 
     def end_rollout(self, learner: Learner, iteration: Array, key: Array) -> Learner:
         """Learns from a complete rollout, or prepares to do so."""
+
+
+def act(
+    algorithm: Algorithm, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array,
+    epsilon: Array | float,
+) -> Choice:  # fmt: skip
+    """Makes epsilon-greedy choices with an algorithm's network and default policy.
+
+    Args:
+        algorithm: The algorithm.
+        parameters: Parameters of the network.
+        observation: `[M, ...]` observations.
+        eta: `[M]` prices.
+        last_action: `[M]` actions executed last, the no-op at the start of an episode.
+        uniform: `[3, M]` random numbers between 0 and 1.
+        epsilon: Probability of a random choice.
+    """
+    outputs = algorithm.network.apply(parameters, observation, eta)
+    probabilities = algorithm.default_policy(observation, last_action)
+    return choose(outputs, probabilities, eta, uniform, epsilon, algorithm.form)

@@ -48,7 +48,7 @@ import optax
 from jax import Array
 
 from lazymdp.learn.deep import prices, replay
-from lazymdp.learn.deep.acting import Choice, Group, choose
+from lazymdp.learn.deep.acting import Choice, Group
 from lazymdp.learn.deep.backup import FORMS, lazy_value
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault
 from lazymdp.learn.deep.config import DQNConfig
@@ -108,13 +108,6 @@ class DQN:
         span = config.exploration_fraction * config.total_steps
         left = jnp.clip((config.learning_starts + span - steps) / span, 0.0, 1.0)
         return config.final_epsilon + (1.0 - config.final_epsilon) * left
-
-    def act(
-        self, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array, epsilon: Array
-    ) -> Choice:
-        """Makes epsilon-greedy choices for `[M, ...]` observations at `[M]` prices."""
-        outputs = self.network.apply(parameters, observation, eta)
-        return choose(outputs, self.default_policy(observation, last_action), eta, uniform, epsilon, self.form)
 
     def record(
         self, learner: DQNLearner, group: Group, iteration: Array, slot: Array, outcome: Outcome, reward: Array,

@@ -28,7 +28,7 @@ from lazymdp.learn.deep.acting import (
     note_extremes,
     push_frame,
 )
-from lazymdp.learn.deep.algorithm import Algorithm, Learner
+from lazymdp.learn.deep.algorithm import Algorithm, Learner, act
 from lazymdp.learn.deep.host_env import HostEnv, Outcome
 from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
 from lazymdp.learn.deep.named_arrays import Arrays, from_named, to_named
@@ -94,7 +94,7 @@ def turn(
 
     observation, stack = push_frame(stack, outcome.frame, restarted)
     epsilon = algorithm.epsilon((run.iteration * config.rollout + slot) * config.n_envs)
-    choice = algorithm.act(run.learner.parameters, observation, actors.eta, actors.action, uniform, epsilon)
+    choice = act(algorithm, run.learner.parameters, observation, actors.eta, actors.action, uniform, epsilon)
     reward = jnp.clip(outcome.reward, -1.0, 1.0) if config.clip_rewards else outcome.reward
     learner = algorithm.record(
         run.learner,

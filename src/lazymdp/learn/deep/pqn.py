@@ -48,7 +48,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from lazymdp.learn.deep.acting import Choice, Group, choose
+from lazymdp.learn.deep.acting import Choice, Group
 from lazymdp.learn.deep.backup import FORMS
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault
 from lazymdp.learn.deep.config import PQNConfig
@@ -134,13 +134,6 @@ class PQN:
         iteration = steps // config.steps_per_iteration
         progress = iteration / (config.exploration_fraction * config.iterations)
         return jnp.maximum(config.final_epsilon, 1.0 - (1.0 - config.final_epsilon) * progress)
-
-    def act(
-        self, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array, epsilon: Array
-    ) -> Choice:
-        """Makes epsilon-greedy choices for `[M, ...]` observations at `[M]` prices."""
-        outputs = self.network.apply(parameters, observation, eta)
-        return choose(outputs, self.default_policy(observation, last_action), eta, uniform, epsilon, self.form)
 
     def record(
         self, learner: PQNLearner, group: Group, iteration: Array, slot: Array, outcome: Outcome, reward: Array,
