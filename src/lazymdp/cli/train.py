@@ -104,12 +104,14 @@ def train(
     continues an interrupted run.
 
     Args:
-        env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions.
+        env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions. module:Id-v0 first
+            imports a module, which may be a file in the current folder.
         algorithm: pqn (parallel Q(lambda); the fastest in compiled environments) or dqn (replay and a target network;
             needs fewer samples).
         out: Folder of the run; by default runs/ALGORITHM-ENV-SEED.
         default_policy: Policy that acts when the agent is lazy: uniform, noop, repeat, the number of an action, the
-            folder of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5), or the file of a Stable-Baselines3 model.
+            folder of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5), the file of a Stable-Baselines3 model, or a
+            function of the observation (module:function).
         seed: Random seed.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
@@ -135,33 +137,42 @@ def train(
 
 def resume(
     run: Run,
+    steps: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     episodes: int = 100,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
     tensorboard: bool = False,
+    trust: bool = False,
     json: bool = False,
 ) -> int:
-    """Continue an interrupted run from its last checkpoint.
+    """Continue an interrupted run from its last checkpoint, or extend a run.
+
+    In an extension, the schedules (epsilon, learning rate) stay at their final values, and the replay buffer is kept.
+    An extended run is therefore not equal to a run that was started with more steps.
 
     Args:
         run: Folder of the run.
+        steps: New total number of agent steps, counted from the start of the run.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         tensorboard: Also write TensorBoard events to the folder.
+        trust: Allow the run to import the function that is its default policy (module:function), which runs code.
         json: Print JSON.
     """
     _check_amounts(episodes, checkpoint_seconds)
     folder = RunFolder(run)
-    config = folder.config()
+    config = folder.config() if steps is None else folder.config().extended(steps)
     _check_control_rate(control_rate, config.settings)
+    _deep("factory").check_trusted(config, trust)
     checkpoint = folder.read("last")
-    step, total = 0 if checkpoint is None else checkpoint.step, config.settings.total_steps
+    step, total = 0 if checkpoint is None else checkpoint.step, config.total_steps
     if step >= total:
-        _say(f"{run} is already complete ({step:,} steps).")
-        return _evaluate_after_training(folder, _deep("factory").load(run), episodes, json, control_rate)
+        _say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
+        agent = _deep("factory").load(run, trust=trust)
+        return _evaluate_after_training(folder, agent, episodes, json, control_rate)
     _say(f"Continuing from step {step:,} of {total:,}.")
-    return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate)
+    return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps)
 
 
 def evaluate(
@@ -172,6 +183,7 @@ def evaluate(
     epsilon: float = 0.0,
     seed: int = 0,
     best: bool = False,
+    trust: bool = False,
     json: bool = False,
 ) -> int:
     """Play whole episodes with a trained agent, and report its return and control rate at each price.
@@ -184,23 +196,25 @@ def evaluate(
         epsilon: Probability of a random choice; Dopamine evaluates Atari with 0.001.
         seed: Random seed.
         best: Use the best checkpoint instead of the last one.
+        trust: Allow the run to import the function that is its default policy (module:function), which runs code.
         json: Print JSON.
     """
     _check_amounts(episodes)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed is {seed}, expected an integer from 0 to {2**31 - 1}.")
     folder, which = RunFolder(run), "best" if best else "last"
-    settings = folder.config().settings
+    config = folder.config()
+    settings = config.settings
     _check_control_rate(control_rate, settings)
-    agent = _deep("factory").load(run, which)
+    agent = _deep("factory").load(run, which, trust=trust)
     low, high = settings.eta_range
     outside = [price for price in eta or () if settings.is_range and price != 0.0 and not low <= price <= high]
     if outside:
         _say(f"eta {outside[0]:g} is outside the range trained for ({low:g} to {high:g}): the network extrapolates.")
     checkpoint = folder.read(which)
     step = 0 if checkpoint is None else checkpoint.step
-    if step < settings.total_steps:
-        _say(f"The checkpoint is from step {step:,} of {settings.total_steps:,}.")
+    if step < config.total_steps:
+        _say(f"The checkpoint is from step {step:,} of {config.total_steps:,}.")
     with terminated_like_interrupted():
         try:
             _show_evaluation(agent, eta, episodes, seed, json, run, step, epsilon=epsilon, control_rate=control_rate)
@@ -212,9 +226,10 @@ def evaluate(
 
 def _train(
     folder: RunFolder, config: TrainConfig, first: int, episodes: int, seconds: float, tensorboard: bool, json: bool,
-    control_rate: float | None,
+    control_rate: float | None, extend_to: int | None = None,
 ) -> int:  # fmt: skip
     trainer, rate = _deep("trainer"), Rate(first)
+    trusted = " --trust" if _deep("factory").names_function(config.default_policy) else ""
     events: Any = None
 
     with stopped_gently() as stop:
@@ -233,12 +248,13 @@ def _train(
 
         try:
             agent = trainer.run_training(
-                config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, stop=stop, show_progress=True
-            )
+                config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, stop=stop, show_progress=True,
+                extend_to=extend_to,
+            )  # fmt: skip
         except KeyboardInterrupt:
             last = folder.read("last")
             where = "the beginning" if last is None else f"step {last.step:,}"
-            _say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}")
+            _say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}{trusted}")
             return INTERRUPTED
         except trainer.Diverged as error:
             last = folder.read("last")
@@ -255,7 +271,7 @@ def _evaluate_after_training(
 ) -> int:
     with terminated_like_interrupted():
         try:
-            total = folder.config().settings.total_steps
+            total = folder.config().total_steps
             _show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
         except KeyboardInterrupt:
             _say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}")

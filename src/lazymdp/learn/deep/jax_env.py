@@ -41,6 +41,7 @@ class JaxEnv:
         space: Observation space for default policies written in Python: `Discrete` if observations are one-hot vectors
             of states.
         max_steps: Time limit of an episode in steps, or None.
+        first_action: The environment's own number of its first action. Here, actions are numbered from 0.
     """
 
     reset: Callable[[Array], State]
@@ -51,8 +52,8 @@ class JaxEnv:
     noop: int = 0
     space: spaces.Space[Any] | None = None
     max_steps: int | None = None
+    first_action: int = 0
 
-    first_action: ClassVar[int] = 0  # actions are numbered from 0
     n_frames: ClassVar[int] = 1  # an observation is a single frame
 
     @property
