@@ -202,3 +202,16 @@ def test_a_default_policy_that_fails_during_training_is_named():
         run_training(
             TrainConfig(GIVEN_IN_PYTHON, settings), env=EchoEnv, default_policy=lambda seen: 9 if seen[1] else 2
         )
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_a_stable_baselines_model_acts_as_in_lazy_action(name, tmp_path):
+    sb3 = pytest.importorskip("stable_baselines3")
+    model = getattr(sb3, name)("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
+    model.save(tmp_path / "model")
+    seen, last = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32), np.zeros(8, int)
+    expected = lz.LazyAction(gym.make("CartPole-v1"), model).default_policy.probabilities(seen, last)
+    for form in (model, tmp_path / "model.zip", str(tmp_path / "model")):
+        found = np.asarray(make_default_policy(form, make_env("CartPole-v1", 1))(seen, last))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

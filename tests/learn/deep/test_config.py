@@ -210,6 +210,10 @@ def test_an_extension_changes_the_number_of_steps_only():
             config.extended(steps)
     with pytest.raises(ValueError, match="planned for 16,384 steps already: give the new total"):
         longer.extended(9_000)
+    with pytest.raises(
+        ValueError, match="final_learning_rate of the run is 0, so that an extension would learn nothing"
+    ):
+        TrainConfig("ALE/Pong-v5", PQNConfig.atari()).extended(20_000_000)
     for steps in ("10", 1e6, True):
         with pytest.raises(TypeError, match=f"steps is {steps!r}, expected an integer"):
             config.extended(steps)

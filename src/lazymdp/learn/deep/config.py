@@ -358,7 +358,13 @@ class TrainConfig:
                 f"steps is {steps:,}, but the run is planned for {self.total_steps:,} steps already: give the new "
                 "total, which must be larger."
             )
-        return self if iterations == self.ends[-1] else replace(self, extended_to=(*self.extended_to, int(steps)))
+        if iterations == self.ends[-1]:
+            return self
+        if isinstance(self.settings, PQNConfig) and self.settings.final_learning_rate == 0.0:
+            raise ValueError(
+                "final_learning_rate of the run is 0, so that an extension would learn nothing: start a longer run."
+            )
+        return replace(self, extended_to=(*self.extended_to, int(steps)))
 
 
 _KINDS: dict[type, tuple[type, str]] = {
