@@ -163,6 +163,8 @@ def test_an_environment_from_a_factory_is_given_again(tmp_path):
     with pytest.raises(ValueError, match=r"was given in Python: give it again, as env="):
         resume(folder, steps=256)
     assert RunFolder(folder).config().extended_to == ()
+    with pytest.raises(TypeError, match="env is <.*EchoEnv.*>, expected an id or a factory"):
+        load(folder, env=EchoEnv())
     seen = np.zeros((1, 3))
     loaded = load(folder, env=EchoEnv)
     np.testing.assert_array_equal(loaded.lazy_gap(seen), agent.lazy_gap(seen))
@@ -180,6 +182,8 @@ def test_what_is_no_environment_is_refused_before_anything_is_written(tmp_path):
     for given, message in (
         (dict(env=EchoEnv()), r"env is <.*EchoEnv.*>, expected an id or a factory: .* lambda: gym\.make"),
         (dict(env=None), "env is None, expected an id or a factory"),
+        (dict(env=EchoEnv, default_policy=None), "default_policy is None, expected a default policy"),
+        (dict(env=EchoEnv, default_policy=True), "default_policy is True, expected 'uniform'"),
         (dict(env=EchoEnv, env_kwargs={"n": 2}), "env_kwargs is {'n': 2}, but env is a factory"),
         (
             dict(env="CartPole-v1", env_kwargs={"wind": 1}),

@@ -6,8 +6,10 @@ on the host, which is slower but works for any object.
 
 from __future__ import annotations
 
+import logging
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -133,6 +135,22 @@ class CalledBack:
         if rows.shape != (count, n_actions):
             raise BadAnswer(f"it returned probabilities of shape {rows.shape}, expected {(count, n_actions)}.")
         return check_rows(rows, self._actions).astype(np.float32)
+
+
+@contextmanager
+def raising_failures(default_policy: CompiledDefault) -> Iterator[None]:
+    """Raises the error of a default policy that fails while JAX calls it, instead of JAX's own error."""
+    logger = logging.getLogger("jax._src.callback")  # would log the same traceback again
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    except jax.errors.JaxRuntimeError:
+        failure = getattr(default_policy, "failure", None)
+        if failure is None:
+            raise
+        raise failure from failure.__cause__
+    finally:
+        logger.disabled = before
 
 
 def unflattened(space: spaces.Space[Any], rows: NDArray[Any]) -> Any:

@@ -218,6 +218,7 @@ class GymnasiumHost:
 def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
     """Makes a Gymnasium environment from its id and keyword arguments, or from a factory."""
     made: Any = None
+    check_env(env)
     if not isinstance(env, str):
         made = env()
     else:
@@ -236,6 +237,16 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
             "the lazy action itself."
         )
     return made
+
+
+def check_env(env: Any) -> None:
+    """Raises an error if an environment is given neither as an id nor as a factory."""
+    if isinstance(env, str) or (callable(env) and not isinstance(env, gym.Env)):
+        return
+    raise TypeError(
+        f"env is {env!r}, expected an id or a factory: a function that returns a new environment, such as lambda: "
+        "gym.make('CartPole-v1')."
+    )
 
 
 def name_of(env: str | EnvFactory) -> str:

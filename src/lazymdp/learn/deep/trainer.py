@@ -7,29 +7,27 @@ emulators cannot be saved: there, a resumed run starts new episodes.
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from numbers import Real
 from typing import Any
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._progress import training_bar
-from lazymdp.defaults.protocol import BadDefault
 from lazymdp.learn.deep import replay
 from lazymdp.learn.deep.agent import Agent
+from lazymdp.learn.deep.compiled_defaults import raising_failures
 from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, TrainConfig, default_config
 from lazymdp.learn.deep.dqn import DQNLearner
 from lazymdp.learn.deep.factory import check_trusted, make_agent, make_algorithm, warm_start
-from lazymdp.learn.deep.host_env import EnvFactory
+from lazymdp.learn.deep.host_env import EnvFactory, check_env
 from lazymdp.learn.deep.loops import make_loop
 from lazymdp.learn.deep.named_arrays import Arrays, is_finite
 from lazymdp.learn.deep.run_folder import Checkpoint, Metrics, ReplayPart, RunFolder
@@ -234,11 +232,9 @@ def train(
         settings: Settings of the algorithm that replace the defaults for this environment, such as `eta` and `steps`;
             see `lz.learn.PQNConfig` and `lz.learn.DQNConfig`.
     """
-    if not isinstance(env, str) and (isinstance(env, gym.Env) or not callable(env)):
-        raise TypeError(
-            f"env is {env!r}, expected an id or a factory: a function that returns a new environment, such as "
-            "lambda: gym.make('CartPole-v1')."
-        )
+    check_env(env)
+    if default_policy is None:
+        raise TypeError("default_policy is None, expected a default policy, such as 'uniform'.")
     name = env if isinstance(env, str) else GIVEN_IN_PYTHON
     if isinstance(default_policy, int | np.integer) and not isinstance(default_policy, bool):
         default_policy = str(int(default_policy))
@@ -357,7 +353,7 @@ def run_training(
             report_seconds = min(report_seconds, checkpoint_seconds)
         reported = saved = time.monotonic()
         stopped = False
-        closing.enter_context(_naming_bad_defaults(run))
+        closing.enter_context(raising_failures(run.algorithm.default_policy))
         while not (run.done or stopped):
             run.advance()
             stopped = stop() and not run.done
@@ -378,20 +374,3 @@ def run_training(
         if stopped:
             raise KeyboardInterrupt
         return run.agent()
-
-
-@contextmanager
-def _naming_bad_defaults(run: Training) -> Iterator[None]:
-    """Raises the error of a default policy that fails while JAX calls it, instead of JAX's own error."""
-    logger = logging.getLogger("jax._src.callback")  # would log the same traceback again
-    before = logger.disabled
-    logger.disabled = True
-    try:
-        yield
-    except jax.errors.JaxRuntimeError:
-        failure = getattr(run.algorithm.default_policy, "failure", None)
-        if failure is None:
-            raise
-        raise BadDefault(f"{failure} (after {run.step:,} steps)") from failure.__cause__
-    finally:
-        logger.disabled = before
