@@ -18,7 +18,7 @@ from rich.table import Table
 from lazymdp._progress import ERR, Rate, progress_bars
 from lazymdp.cli.output import INTERRUPTED, OUT, print_json
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
-from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, TrainConfig, default_config
+from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, TrainConfig, default_config, is_control
 from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.measure.statistics import mean_interval
 
@@ -34,7 +34,9 @@ _METAVARS = {
     "form": "{structured,augmented}", "n_envs": "INT", "rollout": "INT", "gamma": "FLOAT", "learning_rate": "FLOAT",
     "exploration_fraction": "SHARE", "final_epsilon": "FLOAT", "clip_rewards": "{True,False}",
     "network": "{nature,minatar,mlp}", "hidden": "INT [INT ...]", "final_learning_rate": "FLOAT", "epochs": "INT",
-    "minibatches": "INT", "lambda_": "FLOAT", "max_grad_norm": "FLOAT", "adam_epsilon": "FLOAT", "buffer_size": "INT",
+    "minibatches": "INT", "lambda_": "FLOAT", "max_grad_norm": "FLOAT", "decay_fraction": "SHARE",
+    "layer_norm": "{True,False}", "reward_scale": "FLOAT", "exploration_persistence": "FLOAT",
+    "adam_epsilon": "FLOAT", "buffer_size": "INT",
     "batch_size": "INT", "learning_starts": "INT", "update_interval": "INT", "target_update_interval": "INT",
     "warm_start": "RUN",
 }  # fmt: skip
@@ -86,7 +88,7 @@ Settings = _options()
 
 def train(
     env: Env,
-    algorithm: Literal["pqn", "dqn"] = "pqn",
+    algorithm: Annotated[Literal["pqn", "dqn"] | None, tyro.conf.arg(help_behavior_hint="")] = None,
     out: Out = None,
     default_policy: str = "uniform",
     seed: int = 0,
@@ -107,7 +109,7 @@ def train(
         env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions. module:Id-v0 first
             imports a module, which may be a file in the current folder.
         algorithm: pqn (parallel Q(lambda); the fastest in compiled environments) or dqn (replay and a target network;
-            needs fewer samples).
+            needs fewer samples); by default pqn for MinAtar games and dqn for all other environments.
         out: Folder of the run; by default runs/ALGORITHM-ENV-SEED.
         default_policy: Policy that acts when the agent is lazy: uniform, noop, repeat, the number of an action, the
             folder of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5), the file of a Stable-Baselines3 model, or a
@@ -118,11 +120,13 @@ def train(
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
-        settings: Settings of the algorithm. For Atari, and for dqn on MinAtar, some defaults differ from those shown.
+        settings: Settings of the algorithm. The defaults depend on the kind of environment; a run prints those it uses.
     """
     given = {name: value for name, value in vars(settings).items() if value is not None}
     if "eta" in given:
         given["eta"] = given["eta"] if len(given["eta"]) != 1 else given["eta"][0]
+    if is_control(env) and "reward_scale" not in given:
+        given["reward_scale"] = _deep("host_env").measure_reward_scale(env)
     chosen = default_config(env, algorithm, **given)
     config = TrainConfig(env, chosen, default_policy, seed)
     _check_control_rate(control_rate, chosen)
@@ -130,8 +134,9 @@ def train(
     if tensorboard:
         _summary_writer()
     _deep("factory").check(config)
-    folder = RunFolder(out or Path("runs") / f"{algorithm}-{re.sub('[/:]', '-', env)}-{seed}")
+    folder = RunFolder(out or Path("runs") / f"{chosen.name}-{re.sub('[/:]', '-', env)}-{seed}")
     folder.create(config)
+    _say(f"{chosen.name} on {env}: " + ", ".join(f"{name} {_shown(value)}" for name, value in asdict(chosen).items()))
     return _train(folder, config, 0, episodes, checkpoint_seconds, tensorboard, json, control_rate)
 
 
@@ -335,6 +340,12 @@ def _remarks(agent: Any, played: Any, unfinished: int, found: Any, control_rate:
             f"{found.eta_low:.4g} to {found.eta_high:.4g}), with a mean return of {found.mean_return:.2f}."
         )
     return remarks
+
+
+def _shown(value: Any) -> str:
+    return (
+        " to ".join(map(str, value)) if isinstance(value, tuple) else f"{value:,}" if type(value) is int else str(value)
+    )
 
 
 def _say(text: str) -> None:

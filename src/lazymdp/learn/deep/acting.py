@@ -24,11 +24,25 @@ class Choice(NamedTuple):
     taught: Array  # index of the network output that this step trains
     lazy: Array  # whether the agent chose to be lazy
     greedy: Array  # whether the choice was greedy
+    exploring: Array  # whether the choice was made at random or repeats such a choice
     value: Array  # value of the state under the greedy policy
 
 
+class Exploration(NamedTuple):
+    """How M environments explore.
+
+    A random choice is repeated at the next step with probability `persistence`. Whatever the persistence is, the agent
+    explores in a share `epsilon` of the steps in the long run (temporally extended epsilon-greedy exploration).
+    """
+
+    epsilon: Array | float  # share of the steps that explore
+    persistence: float = 0.0  # probability that an exploring step is followed by a repetition of its choice
+    exploring: Array | bool = False  # [M] whether the last step explored, in the same episode
+    last_choice: Array | int = 0  # [M] choice at the last step, A if it was lazy
+
+
 def choose(
-    outputs: Array, probabilities: Array, eta: Array, uniform: Array, epsilon: Array | float, form: Form
+    outputs: Array, probabilities: Array, eta: Array, uniform: Array, exploration: Exploration, form: Form
 ) -> Choice:
     """Makes an epsilon-greedy choice among the A actions and being lazy. A tie is lazy.
 
@@ -37,19 +51,32 @@ def choose(
         probabilities: `[M, A]` probabilities of the default policy.
         eta: `[M]` prices.
         uniform: `[3, M]` random numbers between 0 and 1.
-        epsilon: Probability of drawing uniformly from all A + 1 choices.
+        exploration: How to explore; a random choice is drawn uniformly from all A + 1 choices.
         form: Form of the outputs.
     """
     n_actions = probabilities.shape[-1]
-    explore, random_choice, default_draw = uniform
+    draw, random_choice, default_draw = uniform
+    repeats, explores = _explore(draw, exploration)
     control, lazy = form.values(outputs, probabilities, eta)
     best = control.max(-1)
     greedy = jnp.where(lazy >= best, n_actions, control.argmax(-1))
-    choice = jnp.where(explore < epsilon, jnp.int32(random_choice * (n_actions + 1)), greedy)
+    random = jnp.where(repeats, exploration.last_choice, jnp.int32(random_choice * (n_actions + 1)))
+    choice = jnp.where(explores, random, greedy)
     by_default = sample_cdf(jnp.cumsum(probabilities, -1), default_draw)
     executed = jnp.where(choice == n_actions, by_default, choice)
     taught = form.taught(choice, executed)
-    return Choice(executed, taught, choice == n_actions, choice == greedy, lazy_value(best, lazy))
+    return Choice(executed, taught, choice == n_actions, choice == greedy, explores, lazy_value(best, lazy))
+
+
+def _explore(draw: Array, exploration: Exploration) -> tuple[Array, Array]:
+    """Returns `[M]` whether the last random choice is repeated, and whether a step explores at all."""
+    epsilon, persistence, exploring, _ = exploration
+    repeats = exploring & (draw < persistence)
+    # A new random choice is made with probability p. The share of steps that explore, e, is then stationary if
+    # e = e (persistence + (1 - persistence) p) + (1 - e) p.
+    p = epsilon * (1.0 - persistence) / (1.0 - epsilon * persistence)
+    rest = jnp.where(exploring, (draw - persistence) / (1.0 - persistence), draw)
+    return repeats, repeats | (rest < p)
 
 
 def sample_cdf(cumulative: Array, uniform: Array) -> Array:
@@ -68,6 +95,7 @@ class Actors(NamedTuple):
     eta: Array  # price of the episode
     action: Array  # last executed action; the no-op at the start of an episode
     lazy: Array  # whether the last choice was to be lazy
+    exploring: Array  # whether the last choice explored
     greedy: Array  # [N, 2] number of greedy choices in this iteration, and how many of them took control
     totals: Array  # [N, 3] return, steps and controls so far
     reward: Array  # largest absolute reward plus absolute price so far
@@ -90,7 +118,7 @@ def new_actors(eta: Array, noop: int) -> Actors:
     zeros, n_envs = jnp.zeros_like(eta), eta.size
     flags, actions = jnp.zeros(n_envs, bool), jnp.full(n_envs, noop, jnp.int32)
     counts, totals = jnp.zeros((n_envs, 2), jnp.int32), jnp.zeros((n_envs, 3))
-    return Actors(eta, actions, flags, counts, totals, zeros, jnp.copy(zeros), jnp.copy(zeros))
+    return Actors(eta, actions, flags, jnp.copy(flags), counts, totals, zeros, jnp.copy(zeros), jnp.copy(zeros))
 
 
 def note_choice(actors: Actors, choice: Choice) -> Actors:
@@ -98,7 +126,10 @@ def note_choice(actors: Actors, choice: Choice) -> Actors:
     # Counted per environment and summed once per iteration: summing at every step would launch an extra kernel.
     counts = jnp.stack([choice.greedy, choice.greedy & ~choice.lazy], -1)
     return actors._replace(
-        action=choice.executed.astype(jnp.int32), lazy=choice.lazy, greedy=actors.greedy + counts.astype(jnp.int32)
+        action=choice.executed.astype(jnp.int32),
+        lazy=choice.lazy,
+        exploring=choice.exploring,
+        greedy=actors.greedy + counts.astype(jnp.int32),
     )
 
 
@@ -119,6 +150,7 @@ def add_step(actors: Actors, reward: Array, restarted: Array, new_eta: Array, no
     return actors._replace(
         eta=jnp.where(restarted, new_eta, actors.eta),
         action=jnp.where(restarted, noop, actors.action),
+        exploring=actors.exploring & ~restarted,
         totals=totals * ~restarted[:, None],
     ), totals
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from jax import Array
 
-from lazymdp.learn.deep.acting import Choice, Group, choose
+from lazymdp.learn.deep.acting import Choice, Exploration, Group, choose
 from lazymdp.learn.deep.backup import Form
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault
 from lazymdp.learn.deep.config import AlgorithmConfig
@@ -74,7 +74,7 @@ class Algorithm(Protocol):
 
 def act(
     algorithm: Algorithm, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array,
-    epsilon: Array | float,
+    exploration: Exploration,
 ) -> Choice:  # fmt: skip
     """Makes epsilon-greedy choices with an algorithm's network and default policy.
 
@@ -85,8 +85,8 @@ def act(
         eta: `[M]` prices.
         last_action: `[M]` actions executed last, the no-op at the start of an episode.
         uniform: `[3, M]` random numbers between 0 and 1.
-        epsilon: Probability of a random choice.
+        exploration: How to explore.
     """
     outputs = algorithm.network.apply(parameters, observation, eta)
     probabilities = algorithm.default_policy(observation, last_action)
-    return choose(outputs, probabilities, eta, uniform, epsilon, algorithm.form)
+    return choose(outputs, probabilities, eta, uniform, exploration, algorithm.form)

@@ -25,6 +25,9 @@ WORDS = ("uniform", "noop", "repeat")
 FIRST_PRICE = 0.01
 """Price from which a control budget starts if none is given. Steering multiplies the price, so 0 would stay 0."""
 
+CONTROL_ETA = (0.005, 5.0)
+"""Default range of prices for control problems, in units of `reward_scale`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig:
@@ -55,7 +58,13 @@ class AlgorithmConfig:
     exploration_fraction: float = 0.1
     """Share of the run over which epsilon falls linearly from 1 to `final_epsilon`."""
     final_epsilon: float = 0.05
-    """Probability of a random choice after epsilon has fallen."""
+    """Share of the steps that explore after epsilon has fallen."""
+    exploration_persistence: float = 0.0
+    """Probability that an exploring step is followed by a repetition of its choice. Longer excursions find distant
+    rewards; epsilon remains the share of steps that explore."""
+    reward_scale: float = 1.0
+    """Size of a typical reward. The network computes values in this unit, and features of prices, too; errors are
+    measured in it. Everything that goes in or comes out of an agent is in the environment's own units."""
     clip_rewards: bool = False
     """Clip rewards to [-1, 1] for learning. Reported returns are never clipped."""
     network: Literal["nature", "minatar", "mlp"] | None = None
@@ -120,8 +129,8 @@ class AlgorithmConfig:
     def _check(self) -> None:
         """Raises an error if a setting is out of range."""
         _check_at_least_1(self, "steps", "n_envs", "rollout")
-        _check_shares(self, "gamma", "final_epsilon", "exploration_fraction")
-        _check_positive(self, "learning_rate", "budget_step")
+        _check_shares(self, "gamma", "final_epsilon", "exploration_fraction", "exploration_persistence")
+        _check_positive(self, "learning_rate", "budget_step", "reward_scale")
         low, high = self.eta_range
         if self.is_range and not 0.0 < low < high < math.inf:
             raise ValueError(f"eta is {self.eta}, expected a range (low, high) with 0 < low < high, or one price.")
@@ -138,6 +147,8 @@ class AlgorithmConfig:
                     "price. Train without it and ask the trained agent: agent.for_control_rate(share)."
                 )
             _check_shares(self, "control_budget")
+        if self.exploration_persistence == 1.0:
+            raise ValueError("exploration_persistence is 1, expected a probability below 1.")
         if self.exploration_fraction == 0.0:
             raise ValueError("exploration_fraction is 0, expected a share of the steps above 0.")
         if self.network in (None, "mlp") and (not self.hidden or min(self.hidden) < 1):
@@ -204,6 +215,14 @@ class DQNConfig(AlgorithmConfig):
     """Agent steps between two updates, over all environments."""
     target_update_interval: int = 1_000
     """Agent steps between two copies of the network to the target network."""
+    max_grad_norm: float | None = None
+    """Global norm to which gradients are clipped; by default they are not."""
+    final_learning_rate: float | None = None
+    """Step size at the end of the run; by default it stays the same."""
+    decay_fraction: float = 1.0
+    """Share of the run, at its end, over which the step size falls linearly to `final_learning_rate`."""
+    layer_norm: bool = False
+    """Apply layer norm before each ReLU, which keeps values from diverging. Dopamine's networks have none."""
     warm_start: str | None = None
     """Folder of a dqn run whose network is the initial network (the paper's warm-restart baseline)."""
 
@@ -231,6 +250,24 @@ class DQNConfig(AlgorithmConfig):
         return cls._exploring(dict(steps=10_000_000, network="minatar", clip_rewards=True) | changed)
 
     @classmethod
+    def control(cls, **changed: Any) -> DQNConfig:
+        """Returns settings for control problems, whose observations are vectors and whose runs are short.
+
+        The replay buffer and the target network are sized to the run: the target network is copied a thousand times,
+        because each copy propagates values by one step. Random choices last for several steps at first, since single
+        random actions cancel each other.
+        """
+        steps = int(changed.get("steps", 200_000))
+        settings: dict[str, Any] = dict(
+            steps=steps, n_envs=8, rollout=32, hidden=(256, 256), layer_norm=True, batch_size=64, update_interval=1,
+            learning_rate=3e-4, final_learning_rate=3e-6, decay_fraction=0.3, adam_epsilon=1e-8, max_grad_norm=10.0,
+            exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05,
+            learning_starts=min(1_000, max(8, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
+            target_update_interval=min(max(8, steps // 1_000), 1_000),
+        )  # fmt: skip
+        return cls(**(settings | changed))
+
+    @classmethod
     def _exploring(cls, settings: dict[str, Any]) -> DQNConfig:
         """Returns a config in which epsilon falls over 250,000 agent steps, as in Dopamine, in a run of any length."""
         made = cls(**settings)
@@ -247,6 +284,11 @@ class DQNConfig(AlgorithmConfig):
         super()._check()
         _check_at_least_1(self, "batch_size", "update_interval", "target_update_interval")
         _check_positive(self, "adam_epsilon")
+        _check_shares(self, "decay_fraction")
+        if self.max_grad_norm is not None:
+            _check_positive(self, "max_grad_norm")
+        if self.final_learning_rate is not None and not 0.0 <= self.final_learning_rate < math.inf:
+            raise ValueError(f"final_learning_rate is {self.final_learning_rate}, expected a number of at least 0.")
         if self.learning_starts < self.n_envs:
             raise ValueError(
                 f"learning_starts is {self.learning_starts} with {self.n_envs} environments, expected at least one "
@@ -268,14 +310,26 @@ ALGORITHMS: dict[str, type[PQNConfig] | type[DQNConfig]] = {"pqn": PQNConfig, "d
 """Algorithms by name."""
 
 
-def default_config(env: str, algorithm: str = "pqn", **changed: Any) -> PQNConfig | DQNConfig:
-    """Returns the default settings of an algorithm for an environment.
+def is_control(env: str) -> bool:
+    """Returns whether an environment is a control problem: neither a MinAtar game nor an Atari game."""
+    return env.partition("/")[0] not in ("minatar", "ALE")
+
+
+def default_config(env: str, algorithm: str | None = None, **changed: Any) -> PQNConfig | DQNConfig:
+    """Returns the default settings of an algorithm for a kind of environment.
+
+    There are three kinds: MinAtar games (`minatar/...`), Atari games (`ALE/...`), and control problems (all others).
 
     Args:
         env: Name of the environment.
-        algorithm: `pqn` or `dqn`.
-        changed: Settings that replace the defaults.
+        algorithm: `pqn` or `dqn`; by default `pqn` for MinAtar games and `dqn` for all others.
+        changed: Settings that replace the defaults. For a control problem, `reward_scale` also sets the default range
+            of prices.
     """
+    _check_env(env)
+    family = env.partition("/")[0]
+    if algorithm is None:
+        algorithm = "pqn" if family == "minatar" else "dqn"
     if algorithm not in ALGORITHMS:
         raise ValueError(f"algorithm is {algorithm!r}, expected {' or '.join(ALGORITHMS)}.")
     kind = ALGORITHMS[algorithm]
@@ -286,13 +340,13 @@ def default_config(env: str, algorithm: str = "pqn", **changed: Any) -> PQNConfi
         raise TypeError(f"{algorithm} has no {names}; it has {', '.join(sorted(known))}.")
     if changed.get("control_budget") is not None:
         changed = {"eta": 0.0} | changed  # a budget steers a single price
-    _check_env(env)
-    family = env.partition("/")[0]
     if family == "ALE":
         return kind.atari(**changed)
-    if family == "minatar" and algorithm == "dqn":
-        return DQNConfig.minatar(**changed)
-    return kind(**changed)
+    if family == "minatar":
+        return DQNConfig.minatar(**changed) if algorithm == "dqn" else kind(**changed)
+    if _is(changed.get("reward_scale"), float):
+        changed = {"eta": tuple(share * changed["reward_scale"] for share in CONTROL_ETA)} | changed
+    return DQNConfig.control(**changed) if algorithm == "dqn" else kind(**changed)
 
 
 @dataclass(frozen=True)
@@ -372,10 +426,13 @@ _KINDS: dict[type, tuple[type, str]] = {
 }  # fmt: skip
 
 
+_OPTIONAL_NUMBERS = ("control_budget", "max_grad_norm", "final_learning_rate")
+
+
 def _check_types(config: AlgorithmConfig) -> None:
     """Raises an error if a setting does not have the type of its default or is not among the choices."""
     for field in fields(config):
-        kind = float if field.name == "control_budget" else type(field.default)
+        kind = float if field.name in _OPTIONAL_NUMBERS else type(field.default)
         value = getattr(config, field.name)
         if kind in _KINDS and value is not field.default and not _is(value, kind):
             raise TypeError(f"{field.name} is {value!r}, expected {_KINDS[kind][1]}.")

@@ -84,9 +84,10 @@ class DQN:
         self.form = FORMS[config.form]
         n_outputs = env.n_actions + self.form.extra_outputs
         self.network = q_network(
-            env.shape, n_outputs, config.network, config.hidden, priced=config.is_range, norm=False
-        )
-        self.optimizer = optax.adam(config.learning_rate, eps=config.adam_epsilon)
+            env.shape, n_outputs, config.network, config.hidden, priced=config.is_range, norm=config.layer_norm,
+            space=env.space, reward_scale=config.reward_scale,
+        )  # fmt: skip
+        self.optimizer = self._optimizer()
         self.replay_rows = config.buffer_size // config.n_envs
         if self.replay_rows <= env.n_frames:
             least = (env.n_frames + 1) * config.n_envs
@@ -153,11 +154,11 @@ class DQN:
         return learner
 
     def loss(self, parameters: Parameters, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """Returns the mean squared error of the trained outputs at `[B]` prices, without a factor of 1/2."""
+        """Returns the mean squared error of the trained outputs at `[B]` prices, in units of the reward scale."""
         outputs = self.network.apply(parameters, batch.observation, eta)
         found = jnp.take_along_axis(outputs, batch.taught[:, None], -1)[:, 0]
-        error = batch.weight * jnp.square(found - self.targets(target, batch, eta))
-        return error.sum() / jnp.maximum(1.0, batch.weight.sum())
+        error = (found - self.targets(target, batch, eta)) / self.config.reward_scale
+        return (batch.weight * jnp.square(error)).sum() / jnp.maximum(1.0, batch.weight.sum())
 
     def targets(self, target: Parameters, batch: Batch, eta: Array) -> Array:
         """Returns `[B]` targets `y`, computed with the target network."""
@@ -167,6 +168,19 @@ class DQN:
         control, idle = self.form.values(outputs, self.default_policy(batch.next_observation, executed), eta)
         discount = self.config.gamma * (1.0 - batch.terminated)
         return batch.reward - self.form.paid(eta, lazy) + discount * lazy_value(control.max(-1), idle)
+
+    def _optimizer(self) -> optax.GradientTransformation:
+        """Returns Adam, with clipped gradients and a falling step size if the settings say so."""
+        config = self.config
+        rate: float | optax.Schedule = config.learning_rate
+        if config.final_learning_rate is not None:
+            updates = int(self._updates_until(config.total_steps))
+            fall = max(1, round(config.decay_fraction * updates))
+            rate = optax.linear_schedule(rate, config.final_learning_rate, fall, updates - fall)
+        adam = optax.adam(rate, eps=config.adam_epsilon)
+        if config.max_grad_norm is None:
+            return adam
+        return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), adam)
 
     def _updates_until(self, steps: Array | int) -> Array | int:
         """Returns the number of updates due in the first `steps` agent steps."""

@@ -19,7 +19,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from lazymdp._files import replacing
-from lazymdp.learn.deep.acting import Choice, empty_stack, push_frame
+from lazymdp.learn.deep.acting import Choice, Exploration, empty_stack, push_frame
 from lazymdp.learn.deep.algorithm import Algorithm, act
 from lazymdp.learn.deep.host_env import HostEnv, Outcome
 from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
@@ -116,7 +116,7 @@ def play_compiled(
         choice_key, step_key, start_key = jax.random.split(key, 3)
         observation = jax.vmap(env.observe)(episode.states)
         uniform = jnp.tile(jax.random.uniform(choice_key, (3, count)), (1, n_prices))
-        choice = act(algorithm, parameters, observation, eta, episode.action, uniform, epsilon)
+        choice = act(algorithm, parameters, observation, eta, episode.action, uniform, Exploration(epsilon))
         keys, starts = (jnp.tile(jax.random.split(k, count), n_prices) for k in (step_key, start_key))
         states, reward, terminated, truncated = jax.vmap(env.step)(episode.states, choice.executed, keys)
         ended = terminated | truncated
@@ -190,7 +190,7 @@ def choose_on_host(
     observation, stack = push_frame(stack, outcome.frame, outcome.restarted)  # type: ignore[arg-type, unused-ignore]
     action = jnp.where(outcome.restarted, algorithm.env.noop, action)
     uniform = jax.random.uniform(key, (3, eta.size))
-    return stack, act(algorithm, parameters, observation, eta, action, uniform, epsilon)
+    return stack, act(algorithm, parameters, observation, eta, action, uniform, Exploration(epsilon))
 
 
 def evaluate_on_host(

@@ -215,6 +215,24 @@ class GymnasiumHost:
         return np.array(observation, dtype=self.dtype)
 
 
+def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> float:
+    """Returns the root mean square of the rewards of 1,000 random steps, to two digits; 1 if there are no rewards."""
+    made = make_gymnasium_env(env, env_kwargs)
+    try:
+        first, count = _actions(made, name_of(env))
+        rng, rewards = np.random.default_rng(0), np.zeros(1_000)
+        made.reset(seed=0)
+        for place in range(rewards.size):
+            _, reward, terminated, truncated, _ = made.step(first + int(rng.integers(count)))
+            rewards[place] = reward
+            if terminated or truncated:
+                made.reset(seed=place + 1)
+    finally:
+        made.close()
+    scale = float(f"{np.sqrt(np.mean(rewards**2)):.2g}")
+    return scale if 0.0 < scale < np.inf else 1.0
+
+
 def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
     """Makes a Gymnasium environment from its id and keyword arguments, or from a factory."""
     made: Any = None

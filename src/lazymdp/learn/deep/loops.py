@@ -20,6 +20,7 @@ from lazymdp.learn.deep import prices
 from lazymdp.learn.deep.acting import (
     Actors,
     Episodes,
+    Exploration,
     Group,
     add_step,
     empty_stack,
@@ -94,7 +95,9 @@ def turn(
 
     observation, stack = push_frame(stack, outcome.frame, restarted)
     epsilon = algorithm.epsilon((run.iteration * config.rollout + slot) * config.n_envs)
-    choice = act(algorithm, run.learner.parameters, observation, actors.eta, actors.action, uniform, epsilon)
+    last_choice = jnp.where(actors.lazy, env.n_actions, actors.action)
+    exploration = Exploration(epsilon, config.exploration_persistence * epsilon, actors.exploring, last_choice)
+    choice = act(algorithm, run.learner.parameters, observation, actors.eta, actors.action, uniform, exploration)
     reward = jnp.clip(outcome.reward, -1.0, 1.0) if config.clip_rewards else outcome.reward
     learner = algorithm.record(
         run.learner,

@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
 from jax import Array
+from numpy.typing import NDArray
 
 Parameters = Any
 """The arrays of a network, as a pytree."""
@@ -28,6 +31,8 @@ NATURE_WIDTH = 512
 """Width of the dense layer of the Nature DQN."""
 SMALLEST_IMAGE = 36
 """Side length in pixels below which Nature's strides leave almost nothing of an image."""
+UNBOUNDED = 1e6
+"""Bounds of an observation space from here on say nothing about typical observations."""
 MLP_PRICE_WIDTH, CONV_PRICE_WIDTH = 32, 64
 """Number of features computed from the price."""
 
@@ -40,8 +45,9 @@ class Network(NamedTuple):
 
 
 def q_network(
-    shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: tuple[int, ...], *, priced: bool, norm: bool
-) -> Network:
+    shape: tuple[int, ...], n_outputs: int, kind: str | None, hidden: tuple[int, ...], *, priced: bool, norm: bool,
+    space: spaces.Space[Any] | None = None, reward_scale: float = 1.0,
+) -> Network:  # fmt: skip
     """Returns a Q-network.
 
     Args:
@@ -52,8 +58,11 @@ def q_network(
         priced: Whether the price is an input.
         norm: Whether layer norm precedes each ReLU, as PQN requires. Otherwise the network is Dopamine's:
             Xavier-uniform kernels, zero biases, `SAME` padding.
+        space: Observation space. Numbers whose largest magnitude is below 0.1, or finite and above 100, are divided by
+            it. (Those in between are used as they are: on CartPole, dividing them made learning worse.)
+        reward_scale: Unit of the values and prices that the layers compute with.
     """
-    kind = _kind(shape, kind)
+    kind, magnitude = _kind(shape, kind), _magnitude(space, shape)
 
     def make(key: Array) -> DenseNet | ConvNet:
         if kind == "mlp":
@@ -68,7 +77,8 @@ def q_network(
         return eqx.partition(make(key), eqx.is_array)[0]
 
     def apply(parameters: Parameters, observations: Array, eta: Array) -> Array:
-        return eqx.combine(parameters, static)(observations, eta)
+        scaled = observations if magnitude is None else observations / magnitude
+        return reward_scale * eqx.combine(parameters, static)(scaled, eta / reward_scale)
 
     return Network(init, apply)
 
@@ -82,6 +92,18 @@ def _kind(shape: tuple[int, ...], kind: str | None) -> str:
             f"network is {kind!r}, which needs images (height, width, channels), but observations have shape {shape}."
         )
     return kind
+
+
+def _magnitude(space: spaces.Space[Any] | None, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
+    """Returns what to divide each number in an observation by; None for pixels."""
+    if space is None or not space.is_np_flattenable:
+        return None
+    box = space if isinstance(space, spaces.Box) else spaces.utils.flatten_space(space)
+    if not isinstance(box, spaces.Box) or box.dtype == np.uint8 or box.shape != shape:
+        return None
+    largest = np.maximum(np.abs(box.low), np.abs(box.high)).astype(np.float32)
+    odd = (largest > 0.0) & (largest < 0.1) | (largest > 100.0) & (largest < UNBOUNDED)
+    return np.where(odd, largest, np.float32(1.0)) if odd.any() else None
 
 
 class Dense(eqx.Module):  # type: ignore[misc, unused-ignore]

@@ -105,7 +105,10 @@ class PQN:
         self.env, self.config, self.default_policy = env, config, default_policy
         self.form = FORMS[config.form]
         n_outputs = env.n_actions + self.form.extra_outputs
-        self.network = q_network(env.shape, n_outputs, config.network, config.hidden, priced=config.is_range, norm=True)
+        self.network = q_network(
+            env.shape, n_outputs, config.network, config.hidden, priced=config.is_range, norm=True,
+            space=env.space, reward_scale=config.reward_scale,
+        )  # fmt: skip
         self.gradient_steps = config.epochs * config.minibatches  # per rollout
         # On the host, the network is fitted to a rollout while the next one is collected.
         self.updates_after_steps = self.updates_carry_over = self._overlaps = not isinstance(env, JaxEnv)
@@ -227,7 +230,7 @@ class PQN:
             outputs = self.network.apply(parameters, batch.observation, batch.eta)
             # Multiply by one-hot rows, because the gradient of indexing is a scatter, which is slower.
             found = (outputs * jax.nn.one_hot(batch.taught, outputs.shape[-1])).sum(-1)
-            return 0.5 * (batch.weight * jnp.square(found - batch.target)).mean()
+            return 0.5 * (batch.weight * jnp.square((found - batch.target) / self.config.reward_scale)).mean()
 
         change, optimizer = self.optimizer.update(jax.grad(loss)(parameters), optimizer, parameters)
         return optax.apply_updates(parameters, change), optimizer

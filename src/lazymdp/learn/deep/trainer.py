@@ -24,10 +24,10 @@ from lazymdp._progress import training_bar
 from lazymdp.learn.deep import replay
 from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.compiled_defaults import raising_failures
-from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, TrainConfig, default_config
+from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, TrainConfig, default_config, is_control
 from lazymdp.learn.deep.dqn import DQNLearner
 from lazymdp.learn.deep.factory import check_trusted, make_agent, make_algorithm, warm_start
-from lazymdp.learn.deep.host_env import EnvFactory, check_env
+from lazymdp.learn.deep.host_env import EnvFactory, check_env, measure_reward_scale
 from lazymdp.learn.deep.loops import make_loop
 from lazymdp.learn.deep.named_arrays import Arrays, is_finite
 from lazymdp.learn.deep.run_folder import Checkpoint, Metrics, ReplayPart, RunFolder
@@ -201,7 +201,7 @@ def train(
     env: str | EnvFactory,
     *,
     env_kwargs: dict[str, Any] | None = None,
-    algorithm: str = "pqn",
+    algorithm: str | None = None,
     default_policy: Any = "uniform",
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
@@ -218,7 +218,7 @@ def train(
             environment. A factory is not saved with the run, so `load` and `resume` need it again.
         env_kwargs: Keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`; only with an id.
         algorithm: `pqn` (parallel Q(lambda); the fastest in compiled environments) or `dqn` (replay and a target
-            network; needs fewer samples).
+            network; needs fewer samples). By default, `pqn` for MinAtar games and `dqn` for all other environments.
         default_policy: Policy that acts when the agent is lazy, in any form that `lz.LazyAction` accepts: `uniform`,
             `noop`, `repeat`, an action, an `[S, A]` table, a callable for one observation or for a batch, a
             Stable-Baselines3 model, ...; the folder of a run; or `module:function`. Python objects are not saved with
@@ -239,6 +239,8 @@ def train(
     if isinstance(default_policy, int | np.integer) and not isinstance(default_policy, bool):
         default_policy = str(int(default_policy))
     named = isinstance(default_policy, str | os.PathLike)
+    if is_control(name) and "reward_scale" not in settings:
+        settings["reward_scale"] = measure_reward_scale(env, env_kwargs)
     chosen = default_config(name, algorithm, **settings)
     policy = os.fspath(default_policy) if named else GIVEN_IN_PYTHON
     return run_training(
