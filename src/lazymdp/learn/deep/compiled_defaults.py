@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 from jax import Array
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arrays import sample_rows
 from lazymdp.defaults.forms import check_actions, check_rows
 from lazymdp.defaults.protocol import BadDefault, DefaultPolicy
 
@@ -105,3 +106,24 @@ def called_back(
         return jax.pure_callback(ask, shape, observations, last, vmap_method="sequential")
 
     return probabilities
+
+
+class HostDefault:
+    """A default policy of a deep agent as a `DefaultPolicy`, for wrappers and other learners.
+
+    Args:
+        policy: `(observations, last actions numbered from 0) -> probabilities [M, A]`.
+        first_action: The environment's own number of its first action.
+    """
+
+    def __init__(self, policy: Callable[[Any, Any], Any], first_action: int) -> None:
+        self._policy, self._first = policy, first_action
+
+    def sample(self, observations: Any, rng: np.random.Generator, last_actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns `[B]` actions."""
+        rows = self.probabilities(observations, last_actions)
+        return sample_rows(rows, rng.random(len(rows))) + self._first
+
+    def probabilities(self, observations: Any, last_actions: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Returns `[B, A]` probabilities."""
+        return np.asarray(self._policy(observations, np.asarray(last_actions) - self._first), dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,8 @@ def make_env(env: str, n_envs: int, n_groups: int = 1) -> JaxEnv | HostEnv:
         if getattr(made.unwrapped, "P", None) is None:
             return GymnasiumHost(env, n_envs)
         limit = None if made.spec is None else made.spec.max_episode_steps
-        return replace(from_table(read_table(made.unwrapped), limit), space=made.observation_space)
+        again = functools.partial(make_gymnasium_env, env)
+        return replace(from_table(read_table(made.unwrapped), limit), space=made.observation_space, make=again)
     finally:
         made.close()
 
