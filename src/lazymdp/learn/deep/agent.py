@@ -297,9 +297,9 @@ class Agent:
     ) -> ControlRatePrice:
         """Finds the smallest price at and above which a dial takes control in at most `share` of the steps.
 
-        The agent is evaluated on whole episodes, first at the prices that training reported on, then at prices between
-        the two that enclose the answer. If the control rate jumps at a price, the rate found may lie below `share`. If
-        even the largest price leads to more control than `share`, that price is returned. (Unlike
+        The agent is evaluated on whole episodes, first at the prices that training reported on, then by bisection
+        between the two that enclose the answer. If the control rate jumps at a price, the rate found may lie below
+        `share`. If even the largest price leads to more control than `share`, that price is returned. (Unlike
         `EtaPath.for_control_rate`, this counts steps without discounting.)
 
         Args:

@@ -1,4 +1,4 @@
-"""The price at which a dial meets a control rate, found by playing episodes at more and more prices."""
+"""The price at which a dial meets a control rate, found by bisection on the same episodes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from lazymdp.learn.deep.evaluation_episodes import AgentEvaluation, joined, selected
 from lazymdp.measure.statistics import skewed_mean_interval
 
-ROUNDS = 3
-"""Number of times that the two prices which enclose the answer are brought closer to each other."""
-BETWEEN = 3
-"""Number of prices between these two that are played in each round."""
+BISECTIONS = 6
+"""Number of times that the interval between the two prices which enclose the answer is halved."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,11 @@ def price_of_rate(
         play: Plays the same episodes at other prices.
     """
     played = selected(evaluation, np.argsort(evaluation.etas))
-    for _ in range(ROUNDS):
+    for _ in range(BISECTIONS):
         first = _first_within(played.control_rate, share)
         if first == 0 or played.control_rate[first] > share:  # no prices enclose the answer
             break
-        between = np.linspace(played.etas[first - 1], played.etas[first], BETWEEN + 2)[1:-1]
+        between = played.etas[first - 1 : first + 1].mean(keepdims=True)
         played = joined([selected(played, slice(first)), play(between), selected(played, slice(first, None))])
     etas, rate = played.etas, played.control_rate
     place = _first_within(rate, share)
