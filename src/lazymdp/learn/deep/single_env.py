@@ -27,12 +27,13 @@ def make_single(env: JaxEnv | HostEnv, render_mode: str | None = None) -> gym.En
         env: The environment of training.
         render_mode: Render mode of the new environment.
     """
+    options = {} if render_mode is None else {"render_mode": render_mode}  # some environments do not know this option
     if isinstance(env, JaxEnv):
-        return CompiledEnv(env, render_mode) if env.make is None else env.make(render_mode=render_mode)
+        return CompiledEnv(env, render_mode) if env.make is None else env.make(**options)
     if isinstance(env, AtariHost):
         return make_atari(env.name, render_mode)
     if isinstance(env, GymnasiumHost):
-        return make_gymnasium_env(env.name, render_mode=render_mode)
+        return make_gymnasium_env(env.name, **options)
     raise TypeError(
         f"{type(env).__name__} cannot be made as a single environment: wrap your own, agent.wrap(env, eta)."
     )
