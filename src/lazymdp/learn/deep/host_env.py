@@ -209,9 +209,9 @@ class GymnasiumHost:
         return np.array(observation, dtype=self.dtype)
 
 
-def make_gymnasium_env(env: str, **options: Any) -> gym.Env[Any, Any]:
-    """Makes a Gymnasium environment by its id; `options` are passed to `gymnasium.make`."""
+def make_gymnasium_env(env: str, env_kwargs: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
+    """Makes a Gymnasium environment from its id and keyword arguments."""
     try:
-        return gym.make(env, **options)
+        return gym.make(env, **(env_kwargs or {}))
     except gym.error.Error as error:
         raise ValueError(f"env is {env!r}, which cannot be made: {error}") from error

@@ -5,7 +5,7 @@ An environment is three pure functions that JAX can trace, so thousands of copie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,7 +42,7 @@ class JaxEnv:
         space: Observation space for default policies written in Python: `Discrete` if observations are one-hot vectors
             of states.
         max_steps: Time limit of an episode in steps, or None.
-        make: Makes the Gymnasium environment that was compiled, given its `render_mode`; None if there is none.
+        make: Makes the Gymnasium environment that was compiled, given keyword arguments; None if there is none.
     """
 
     reset: Callable[[Array], State]
@@ -53,7 +53,7 @@ class JaxEnv:
     noop: int = 0
     space: spaces.Space[Any] | None = None
     max_steps: int | None = None
-    make: Callable[..., gym.Env[Any, Any]] | None = None
+    make: Callable[[Mapping[str, Any]], gym.Env[Any, Any]] | None = None
 
     first_action: ClassVar[int] = 0  # actions are numbered from 0
     n_frames: ClassVar[int] = 1  # an observation is a single frame

@@ -29,11 +29,11 @@ def make_single(env: JaxEnv | HostEnv, render_mode: str | None = None) -> gym.En
     """
     options = {} if render_mode is None else {"render_mode": render_mode}  # some environments do not know this option
     if isinstance(env, JaxEnv):
-        return CompiledEnv(env, render_mode) if env.make is None else env.make(**options)
+        return CompiledEnv(env, render_mode) if env.make is None else env.make(options)
     if isinstance(env, AtariHost):
         return make_atari(env.name, render_mode)
     if isinstance(env, GymnasiumHost):
-        return make_gymnasium_env(env.name, **options)
+        return make_gymnasium_env(env.name, options)
     raise TypeError(
         f"{type(env).__name__} cannot be made as a single environment: wrap your own, agent.wrap(env, eta)."
     )
@@ -58,7 +58,8 @@ class CompiledEnv(gym.Env[Any, Any]):
         if render_mode is not None and (render_mode != "rgb_array" or not drawable):
             raise ValueError(f"render_mode is {render_mode!r}, expected {'rgb_array or None' if drawable else 'None'}.")
         self.render_mode = render_mode
-        self.action_space = spaces.Discrete(env.n_actions)
+        self._first = env.first_action
+        self.action_space = spaces.Discrete(env.n_actions, start=self._first)
         space = env.space
         self.observation_space = spaces.Box(-np.inf, np.inf, env.shape, env.dtype) if space is None else space
         self._reset, self._step, self._observe = jax.jit(env.reset), jax.jit(env.step), jax.jit(env.observe)
@@ -71,7 +72,8 @@ class CompiledEnv(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Makes a step."""
-        self._state, reward, terminated, truncated = self._step(self._state, int(action), self._key())
+        chosen = int(action) - self._first
+        self._state, reward, terminated, truncated = self._step(self._state, chosen, self._key())
         return self._observation(), float(reward), bool(terminated), bool(truncated), {}
 
     def render(self) -> Any:
@@ -95,11 +97,11 @@ class CompiledEnv(gym.Env[Any, Any]):
 
 def make_atari(env: str, render_mode: str | None = None) -> gym.Env[Any, Any]:
     """Makes an Atari game with the protocol of training, described in `lazymdp.learn.deep.atari`."""
-    game = make_gymnasium_env(
-        env, render_mode=render_mode, obs_type="grayscale", frameskip=1, repeat_action_probability=0.25,
+    protocol = dict(
+        render_mode=render_mode, obs_type="grayscale", frameskip=1, repeat_action_probability=0.25,
         full_action_space=False, max_num_frames_per_episode=MAX_FRAMES, disable_env_checker=True,
     )  # fmt: skip
-    return AtariImages(game)
+    return AtariImages(make_gymnasium_env(env, protocol))
 
 
 class AtariImages(gym.Wrapper[Any, Any, Any, Any]):
