@@ -72,6 +72,17 @@ def test_python_m_lazymdp_is_the_same_command():
     assert "reproduce" in subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
+def test_modules_in_the_current_folder_can_be_imported(tmp_path):
+    """The installed command, unlike `python -m lazymdp`, would not find them by itself."""
+    registration = "gym.register('OwnLake-v0', 'gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv')"
+    (tmp_path / "own_lake.py").write_text(f"import gymnasium as gym\n{registration}\n")
+    (tmp_path / "statistics.py").write_text("raise ImportError('this file hides a module of Python')\n")
+    code = "import sys; sys.path.remove(''); from lazymdp.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "solve", "own_lake:OwnLake-v0", "--eta", "0.1"]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+
+
 def test_brackets_in_a_message_are_shown(capsys):
     """Rich would take them for its markup, and `pip install 'lazymdp[deep]'` would lose its extra."""
     assert main(["solve", "[deep].npz", "--eta", "0.1"]) == 2

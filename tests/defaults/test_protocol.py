@@ -99,7 +99,7 @@ BAD_ANSWERS = [
     (lambda obs: 7, r"7 \(int64, shape \(\)\)|chose action 7, expected 2 to 4"),
     (lambda obs: 1, r"chose action 1, expected 2 to 4"),
     (lambda obs: 2.0, r"it returned 2.0 \(float64, shape \(\)\), expected an integer or a vector of 3 floats"),
-    (lambda obs: True, r"it returned True \(bool, shape \(\)\)"),
+    (lambda obs: True, r"chose action 1, expected 2 to 4"),
     (lambda obs: None, r"it returned None \(object, shape \(\)\)"),
     (lambda obs: [1, 0, 0], r"it returned \[1, 0, 0\] \(int64, shape \(3,\)\)"),
     (lambda obs: [0.5, 0.5], r"it returned \[0.5, 0.5\] \(float64, shape \(2,\)\)"),

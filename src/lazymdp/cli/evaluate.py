@@ -36,6 +36,7 @@ def evaluate(
     seed: int = 0,
     best: bool = False,
     plot: Plot = None,
+    trust: bool = False,
     json: bool = False,
 ) -> int:
     """Play whole episodes with trained agents, and report their return and control rate at each price.
@@ -49,6 +50,7 @@ def evaluate(
         seed: Random seed.
         best: Use the best checkpoint instead of the last one.
         plot: Also draw return against control rate, one curve per run, into this file (PNG, SVG or PDF).
+        trust: Allow runs to import the functions that are their default policies (module:function), which runs code.
         json: Print JSON, one line per run.
     """
     check_amounts(episodes)
@@ -63,7 +65,7 @@ def evaluate(
     with terminated_like_interrupted():
         try:
             for run in runs:
-                agent, step = _loaded(run, "best" if best else "last", eta)
+                agent, step = _loaded(run, "best" if best else "last", eta, trust)
                 label = run.name if [other.name for other in runs].count(run.name) == 1 else str(run)
                 played[label] = show_evaluation(
                     agent, eta, episodes, seed, json, run, step, epsilon=epsilon, control_rate=control_rate,
@@ -77,19 +79,19 @@ def evaluate(
     return 0
 
 
-def _loaded(run: Path, which: str, etas: Prices) -> tuple[Any, int]:
+def _loaded(run: Path, which: str, etas: Prices, trust: bool) -> tuple[Any, int]:
     """Return the agent of a run and the step of its checkpoint; say if a price or the checkpoint is unusual."""
     folder = RunFolder(run)
-    settings = folder.config().settings
-    agent = deep("factory").load(run, which)
+    config = folder.config()
+    settings, agent = config.settings, deep("factory").load(run, which, trust=trust)
     low, high = settings.eta_range
     outside = [price for price in etas or () if settings.is_range and price != 0.0 and not low <= price <= high]
     if outside:
         say(f"eta {outside[0]:g} is outside the range trained for ({low:g} to {high:g}): the network extrapolates.")
     checkpoint = folder.read(which)
     step = 0 if checkpoint is None else checkpoint.step
-    if step < settings.total_steps:
-        say(f"The checkpoint is from step {step:,} of {settings.total_steps:,}.")
+    if step < config.total_steps:
+        say(f"The checkpoint is from step {step:,} of {config.total_steps:,}.")
     return agent, step
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import tyro
@@ -54,14 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show_line(f"lazymdp {lz.__version__}")
         return 0
     try:
-        return tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="lazymdp",
-            description=_DESCRIPTION,
-            args=rest or ["--help"],
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.CascadeSubcommandArgs,
-                    no_pairs),
-        )  # fmt: skip
+        with _importing_from_current_folder():
+            return tyro.extras.subcommand_cli_from_dict(
+                COMMANDS,
+                prog="lazymdp",
+                description=_DESCRIPTION,
+                args=rest or ["--help"],
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.CascadeSubcommandArgs,
+                        no_pairs),
+            )  # fmt: skip
     except KeyboardInterrupt:
         ERR.print("Interrupted.", style="bold")
         return INTERRUPTED
@@ -71,6 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = " ".join(str(error).split()) or type(error).__name__
         ERR.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
         return 2
+
+
+@contextmanager
+def _importing_from_current_folder() -> Iterator[None]:
+    """Let `module:Id-v0` and `module:function` find modules in the current folder; installed ones take precedence."""
+    before = sys.path
+    sys.path = [*before, os.getcwd()]
+    try:
+        yield
+    finally:
+        sys.path = before
 
 
 def entry_point() -> None:

@@ -97,12 +97,14 @@ def train(
     continues an interrupted run.
 
     Args:
-        env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions.
+        env: minatar/GAME, ALE/GAME-v5, or the id of any Gymnasium environment with discrete actions. module:Id-v0 first
+            imports a module, which may be a file in the current folder.
         algorithm: pqn (parallel Q(lambda); the fastest in compiled environments) or dqn (replay and a target network;
             needs fewer samples).
         out: Folder of the run; by default runs/ALGORITHM-ENV-SEED.
         default_policy: Policy that acts when the agent is lazy: uniform, noop, repeat, the number of an action, the
-            folder of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5), or the file of a Stable-Baselines3 model.
+            folder of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5), the file of a Stable-Baselines3 model, or a
+            function of the observation (module:function).
         seed: Random seed.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
@@ -128,40 +130,50 @@ def train(
 
 def resume(
     run: Run,
+    steps: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     episodes: int = 100,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
     tensorboard: bool = False,
+    trust: bool = False,
     json: bool = False,
 ) -> int:
-    """Continue an interrupted run from its last checkpoint.
+    """Continue an interrupted run from its last checkpoint, or extend a run.
+
+    In an extension, the schedules (epsilon, learning rate) stay at their final values, and the replay buffer is kept.
+    An extended run is therefore not equal to a run that was started with more steps.
 
     Args:
         run: Folder of the run.
+        steps: New total number of agent steps, counted from the start of the run.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         tensorboard: Also write TensorBoard events to the folder.
+        trust: Allow the run to import the function that is its default policy (module:function), which runs code.
         json: Print JSON.
     """
     check_amounts(episodes, checkpoint_seconds)
     folder = RunFolder(run)
-    config = folder.config()
+    config = folder.config() if steps is None else folder.config().extended(steps)
     check_control_rate(control_rate, config.settings)
+    deep("factory").check_trusted(config, trust)
     checkpoint = folder.read("last")
-    step, total = 0 if checkpoint is None else checkpoint.step, config.settings.total_steps
+    step, total = 0 if checkpoint is None else checkpoint.step, config.total_steps
     if step >= total:
-        say(f"{run} is already complete ({step:,} steps).")
-        return _evaluate_after_training(folder, deep("factory").load(run), episodes, json, control_rate)
+        say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
+        agent = deep("factory").load(run, trust=trust)
+        return _evaluate_after_training(folder, agent, episodes, json, control_rate)
     say(f"Continuing from step {step:,} of {total:,}.")
-    return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate)
+    return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps)
 
 
 def _train(
     folder: RunFolder, config: TrainConfig, first: int, episodes: int, seconds: float, tensorboard: bool, json: bool,
-    control_rate: float | None,
+    control_rate: float | None, extend_to: int | None = None,
 ) -> int:  # fmt: skip
     trainer, rate = deep("trainer"), Rate(first)
+    trusted = " --trust" if deep("factory").names_function(config.default_policy) else ""
     events: Any = None
 
     with stopped_gently() as stop:
@@ -180,12 +192,13 @@ def _train(
 
         try:
             agent = trainer.run_training(
-                config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, stop=stop, show_progress=True
-            )
+                config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, stop=stop, show_progress=True,
+                extend_to=extend_to,
+            )  # fmt: skip
         except KeyboardInterrupt:
             last = folder.read("last")
             where = "the beginning" if last is None else f"step {last.step:,}"
-            say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}")
+            say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}{trusted}")
             return INTERRUPTED
         except trainer.Diverged as error:
             last = folder.read("last")
@@ -202,7 +215,7 @@ def _evaluate_after_training(
 ) -> int:
     with terminated_like_interrupted():
         try:
-            total = folder.config().settings.total_steps
+            total = folder.config().total_steps
             show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
         except KeyboardInterrupt:
             say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}")

@@ -7,6 +7,7 @@ checked and never repaired: probabilities are not normalized, and a float is not
 from __future__ import annotations
 
 import reprlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -43,19 +44,20 @@ class BadAnswer(ValueError):
 
 
 def check_actions(answer: Any, count: int, action_space: spaces.Discrete) -> Actions:
-    """Returns `[count]` integer actions, and raises an error if they are anything else or outside the space."""
+    """Returns `[count]` actions, and raises an error if they are not integers or booleans, or outside the space."""
     actions = np.asarray(answer)
-    if actions.shape != (count,) or not np.issubdtype(actions.dtype, np.integer):
+    if actions.shape != (count,) or actions.dtype.kind not in "iub":
         raise BadAnswer(
             f"it returned {reprlib.repr(answer)} ({actions.dtype}, shape {actions.shape}), expected integers of shape "
             f"({count},), one action per observation."
         )
+    actions = actions.astype(np.int64, copy=False)
     first, last = bounds(action_space)
     outside = (actions < first) | (actions > last)
     if outside.any():
         row = int(np.argmax(outside))
         raise BadAnswer(f"it chose action {actions[row]}, expected {first} to {last}.", row)
-    return actions.astype(np.int64, copy=False)
+    return actions
 
 
 def check_rows(rows: Probabilities, action_space: spaces.Discrete) -> Probabilities:
@@ -176,10 +178,10 @@ class Table:
 class FromFunction:
     """Calls a function of the observation, which returns either an action or probabilities.
 
-    In a single environment, an integer (a Python or NumPy integer, or a 0-d integer array) is an action, and a vector
-    of A floats are probabilities. In a vector environment, the function receives the batch `[B, ...]` in one call and
-    returns `[B]` integers or `[B, A]` floats. Anything else is an error: a float is not rounded to an action, a vector
-    of integers is not read as probabilities, and True is not action 1.
+    An integer (a Python or NumPy integer, or a 0-d integer array) or a boolean (False is 0, True is 1) is an action,
+    and a vector of A floats are probabilities. A function that takes batches receives `[B, ...]` observations in one
+    call and returns `[B]` integers or booleans, or `[B, A]` floats. Anything else is an error: a float is not rounded
+    to an action, and a vector of integers is not read as probabilities.
 
     Probabilities are sampled with the generator of the wrapper. The seed of the wrapper does not reach random numbers
     that the function itself draws.
@@ -203,36 +205,85 @@ class FromFunction:
         answer = self._answer(observations, last_actions.size)
         return answer if answer.ndim == 1 else draw(answer, rng, self.action_space)
 
-    def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities | None:
-        """Returns the probabilities `[B, A]` of the function, or None if it returns actions."""
+    def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
+        """Returns `[B, A]` probabilities. If the function returns an action, that action has probability 1."""
         answer = self._answer(observations, last_actions.size)
-        return answer if answer.ndim == 2 else None
+        return answer if answer.ndim == 2 else one_hot(answer, self.action_space)
 
     def _answer(self, observations: Any, count: int) -> NDArray[Any]:
         """Returns `[B]` actions or `[B, A]` probabilities."""
-        n, batch = int(self.action_space.n), (count,) if self.observation_space is None else ()
-        if self.observation_space is None:
-            answer = np.asarray(self.function(observations))
+        n, space = int(self.action_space.n), self.observation_space
+        if space is None:
             expected = f"integers of shape ({count},) or floats of shape ({count}, {n}) for this batch of observations"
-        else:
-            answer = np.asarray(self.function(_unbatched(self.observation_space, observations)))
-            expected = f"an integer or a vector of {n} floats"
-        if np.issubdtype(answer.dtype, np.integer) and answer.shape == batch:
-            return answer.reshape(count)
-        if np.issubdtype(answer.dtype, np.floating) and answer.shape == (*batch, n):
-            return check_rows(answer.reshape(count, n).astype(np.float64), self.action_space)
+            return self._checked(self.function(observations), count, (count,), expected)
+        answers = []
+        for row in range(count):
+            answer = self.function(row_of(space, observations, row))
+            try:
+                answers.append(self._checked(answer, 1, (), f"an integer or a vector of {n} floats"))
+            except BadAnswer as error:
+                raise BadAnswer(str(error), row) from None
+        if all(answer.ndim == 1 for answer in answers):
+            return np.concatenate(answers)
+        return np.concatenate([one_hot(x, self.action_space) if x.ndim == 1 else x for x in answers])
+
+    def _checked(self, returned: Any, count: int, batch: tuple[int, ...], expected: str) -> NDArray[Any]:
+        """Returns what the function returned as `[count]` actions or `[count, A]` probabilities."""
+        answer = np.asarray(returned)
+        if answer.dtype.kind in "iub" and answer.shape == batch:
+            return check_actions(answer.reshape(count), count, self.action_space)
+        if np.issubdtype(answer.dtype, np.floating) and answer.shape == (*batch, self.action_space.n):
+            return check_rows(answer.reshape(count, -1).astype(np.float64), self.action_space)
         raise BadAnswer(
             f"it returned {reprlib.repr(answer.tolist())} ({answer.dtype}, shape {answer.shape}), expected {expected}."
         )
 
 
-def _unbatched(space: gym.Space[Any], observations: Any) -> Any:
-    """Returns the observation in a batch of size 1."""
+def row_of(space: gym.Space[Any], observations: Any, row: int) -> Any:
+    """Returns one observation of a batch in the layout of a vector environment."""
     if isinstance(space, spaces.Dict):
-        return {key: _unbatched(part, observations[key]) for key, part in space.items()}
+        return {key: row_of(part, observations[key], row) for key, part in space.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(_unbatched(part, given) for part, given in zip(space, observations, strict=True))
-    return observations[0]
+        return tuple(row_of(part, given, row) for part, given in zip(space, observations, strict=True))
+    return observations[row]
+
+
+def takes_batches(
+    function: Callable[[Any], Any],
+    action_space: spaces.Discrete,
+    observation_space: gym.Space[Any],
+    examples: Any,
+    count: int,
+) -> bool:
+    """Finds out whether a function takes batches of observations or single observations, by calling it both ways.
+
+    If it takes both and answers alike, batches are preferred, because they need fewer calls. If the answers differ, it
+    takes single observations, as in `LazyAction`.
+
+    Args:
+        function: The function.
+        action_space: The action space of one environment, without the lazy action.
+        observation_space: The observation space of one environment.
+        examples: `[B, ...]` observations.
+        count: Their number, B, which must differ from the number of actions and from every size of an observation;
+            otherwise, an answer to something else could look like one answer per observation.
+    """
+    found: list[Probabilities | Exception] = []
+    for space in (None, observation_space):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a call that may not be meant
+                form = FromFunction(function, action_space, space)
+                found.append(form.probabilities(examples, np.full(count, bounds(action_space)[0])))
+        except Exception as error:  # the function may raise anything if it is called the wrong way
+            found.append(error)
+    batch, single = found
+    if isinstance(batch, Exception) and isinstance(single, Exception):
+        said = [str(error) if isinstance(error, BadAnswer) else repr(error) for error in (single, batch)]
+        raise BadAnswer(f"given one observation: {said[0]} Given a batch of {count} observations: {said[1]}")
+    if isinstance(batch, Exception) or isinstance(single, Exception):
+        return isinstance(single, Exception)
+    return np.allclose(batch, single, atol=ROW_TOLERANCE)
 
 
 # -- trained models --------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@
 * `"noop"`: the action that the environment calls NOOP, or its first action if there is none; an integer: that action;
 * `"repeat"`: the last executed action, and the no-op on the first step of an episode;
 * an `[S, A]` table of probabilities, for `Discrete` observations;
-* a callable that maps an observation to an action (an integer) or to probabilities (A floats). In a vector environment
-  it receives the batch `[B, ...]` in one call and returns `[B]` integers or `[B, A]` floats; see `FromFunction`;
+* a callable that maps an observation to an action (an integer or a boolean) or to probabilities (A floats). In a vector
+  environment it receives the batch `[B, ...]` in one call and returns `[B]` integers or booleans, or `[B, A]` floats;
+  see `FromFunction`. Deep agents accept both kinds of callables;
 * a Stable-Baselines3 model, or the path of one. Load only files that you trust, because SB3 unpickles them;
 * any object with `predict(observations, deterministic=True) -> (actions, state)`;
 * a `Mixture` of two of these, or an object that implements `DefaultPolicy`.
@@ -20,9 +21,9 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
@@ -40,6 +41,7 @@ from lazymdp.defaults.forms import (
     Table,
     Uniform,
     check_actions,
+    takes_batches,
 )
 from lazymdp.defaults.sb3 import from_stable_baselines, is_stable_baselines, load_stable_baselines
 
@@ -84,6 +86,13 @@ class Mixture:
             raise ValueError(f"weight is {self.weight}, expected a probability between 0 and 1.")
 
 
+class Examples(NamedTuple):
+    """Observations on which callables are tried; `takes_batches` says how many there must be."""
+
+    observations: Any  # [B, ...]
+    number: int  # B
+
+
 class BadDefault(ValueError):
     """The default policy raised an error or returned something invalid.
 
@@ -92,7 +101,12 @@ class BadDefault(ValueError):
 
 
 def make_default(
-    default_policy: Any, action_space: spaces.Discrete, observation_space: gym.Space[Any], noop: int, *, batched: bool
+    default_policy: Any,
+    action_space: spaces.Discrete,
+    observation_space: gym.Space[Any],
+    noop: int,
+    *,
+    batched: bool | Callable[[], Examples],
 ) -> DefaultPolicy:
     """Turns any accepted form (see the module) into a `DefaultPolicy`.
 
@@ -101,7 +115,8 @@ def make_default(
         action_space: The action space of one environment, without the lazy action.
         observation_space: The observation space of one environment.
         noop: The action that `"noop"` stands for; see `noop_action`.
-        batched: Whether callables take batches of observations (vector environments) or one observation.
+        batched: Whether callables take batches of observations (vector environments) or one observation. If this is a
+            function that returns examples, each callable is tried on them to find out.
     """
     if isinstance(default_policy, DefaultPolicy):
         return default_policy
@@ -128,6 +143,8 @@ def make_default(
     if callable(getattr(default_policy, "predict", None)):
         return FromPredict(default_policy, action_space)
     if callable(default_policy):
+        if not isinstance(batched, bool):
+            batched = takes_batches(default_policy, action_space, observation_space, *batched())
         return FromFunction(default_policy, action_space, None if batched else observation_space)
     raise TypeError(
         f"default_policy is {reprlib.repr(default_policy)}, expected 'uniform', 'noop', 'repeat', an action, an "
@@ -168,6 +185,13 @@ def noop_action(action_space: spaces.Discrete, meanings: Sequence[str] | None) -
     if meanings is not None and len(meanings) == action_space.n and "NOOP" in meanings:
         return int(action_space.start) + list(meanings).index("NOOP")
     return int(action_space.start)
+
+
+def noop_of(env: gym.Env[Any, Any]) -> int:
+    """Returns the action that `"noop"` stands for in an environment with a `Discrete` action space."""
+    named = env.has_wrapper_attr("get_action_meanings")
+    space: Any = env.action_space
+    return noop_action(space, env.get_wrapper_attr("get_action_meanings")() if named else None)
 
 
 def ask(

@@ -54,6 +54,12 @@ _MARKS = {"PPO": "clip_range", "DQN": "exploration_fraction", "A2C": "gae_lambda
 """A setting that identifies the algorithm of a saved model. PPO comes first, because it has A2C's setting too."""
 
 
+def model_file(path: str | os.PathLike[str]) -> Path | None:
+    """Returns the file that a path names, with or without the suffix `.zip`, or None if there is no such file."""
+    candidates = (Path(path), Path(f"{os.fspath(path)}.zip"))  # SB3 adds the suffix, too
+    return next((file for file in candidates if file.is_file()), None)
+
+
 def load_stable_baselines(path: str | os.PathLike[str]) -> Any:
     """Loads a PPO, A2C or DQN model that Stable-Baselines3 has saved.
 
@@ -61,8 +67,8 @@ def load_stable_baselines(path: str | os.PathLike[str]) -> Any:
     else in lazymdp reads a pickle.) The statistics of `VecNormalize` are not in the file; pass a model that needs them
     as a callable.
     """
-    file = Path(path) if Path(path).is_file() else Path(f"{os.fspath(path)}.zip")  # SB3 adds the suffix, too
-    if not file.is_file():
+    file = model_file(path)
+    if file is None:
         raise ValueError(
             f"default_policy is {os.fspath(path)!r}, which is neither 'uniform', 'noop' or 'repeat' nor a file: "
             "a path must lead to a model saved by Stable-Baselines3 (.zip)."

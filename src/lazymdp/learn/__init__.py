@@ -17,6 +17,7 @@ __all__ = [
     "estimate_eta_min",
     "load",
     "q_learning",
+    "resume",
     "sarsa",
     "train",
 ]
@@ -27,11 +28,11 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `train` and `load` on first use, so that the tabular learners do not need JAX."""
-    if name in ("train", "load"):
+    """Imports `train`, `resume` and `load` on first use, so that the tabular learners do not need JAX."""
+    if name in ("train", "resume", "load"):
         try:
             from lazymdp.learn.deep import factory, trainer
         except ImportError as error:
             raise ImportError(f"deep agents need JAX ({error}): pip install 'lazymdp[deep]'") from error
-        return trainer.train if name == "train" else factory.load
+        return factory.load if name == "load" else getattr(trainer, name)
     raise AttributeError(f"module 'lazymdp.learn' has no attribute {name!r}")

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp.defaults.protocol import ask, make_default, noop_action
+from lazymdp.defaults.protocol import ask, make_default, noop_of
 from lazymdp.lazy import check_eta
 
 ObsType = TypeVar("ObsType")
@@ -77,10 +77,7 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
         self._base_space = check_discrete(env.action_space)
         self.action_space = with_lazy_action(self._base_space)
         self.lazy_action = int(self._base_space.start + self._base_space.n)
-        meanings = (
-            env.get_wrapper_attr("get_action_meanings")() if env.has_wrapper_attr("get_action_meanings") else None
-        )
-        self._noop = noop_action(self._base_space, meanings)
+        self._noop = noop_of(env)
         self.default_policy = make_default(
             default_policy, self._base_space, env.observation_space, self._noop, batched=False
         )

@@ -5,15 +5,19 @@ from dataclasses import replace
 import gymnasium as gym
 import numpy as np
 import pytest
-from small_runs import DQN_SMALL, SMALL, same
+import small_envs  # noqa: F401 (registers environments)
+from echo_env import EchoEnv
+from small_runs import DQN_SMALL, same
 
 jax = pytest.importorskip("jax")
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.defaults.forms import row_of  # noqa: E402
+from lazymdp.defaults.protocol import BadDefault  # noqa: E402
 from lazymdp.learn.deep import compiled_defaults  # noqa: E402
-from lazymdp.learn.deep.config import PQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, PQNConfig, TrainConfig  # noqa: E402
 from lazymdp.learn.deep.factory import make_default_policy, make_env  # noqa: E402
-from lazymdp.learn.deep.trainer import Training  # noqa: E402
+from lazymdp.learn.deep.trainer import Training, run_training  # noqa: E402
 
 
 def probabilities(form, env):
@@ -30,13 +34,13 @@ def test_every_form_of_default_policy_knows_its_probabilities():
     rows = [[0.25, 0.75]] * 2
     np.testing.assert_allclose(probabilities(lambda seen: np.tile([0.25, 0.75], (len(seen), 1)), env), rows)
     np.testing.assert_allclose(probabilities(lz.Mixture("uniform", 1, 0.5), env), rows)
+    np.testing.assert_allclose(probabilities(lambda seen: np.ones(len(seen), int), env), [[0, 1]] * 2)
     for wrong, message in (
-        (lambda seen: np.zeros(len(seen), int), "actions but no probabilities, which the structured form needs"),
         (lambda seen: np.tile([0.2, 0.2], (len(seen), 1)), r"sum to 0\.4, not 1"),
-        (lambda seen: np.ones((len(seen), 3)) / 3.0, r"shape \(1, 3\)"),
+        (lambda seen: np.ones((len(seen), 3)) / 3.0, r"shape \(3, 3\)"),
         (lambda seen: seen[:, 99], "out of bounds"),
     ):
-        with pytest.raises(ValueError, match=f"the default policy failed on an observation of zeros: .*{message}"):
+        with pytest.raises(ValueError, match=f"the default policy fails on first observations of .*{message}"):
             make_default_policy(wrong, env)
     lake = make_env("FrozenLake-v1", 2)
     rows = np.random.default_rng(0).dirichlet(np.ones(4), 16)
@@ -93,5 +97,121 @@ def test_the_augmented_form_learns_over_a_default_policy_that_returns_actions():
     same(compiled.arrays(), called.arrays())
     with pytest.raises(ValueError, match="it chose action 7, expected 0 to 3"):
         Training(config, default_policy=lambda seen: np.full(len(seen), 7))
-    with pytest.raises(ValueError, match="give a policy with probabilities, or use form='augmented'"):
-        Training(TrainConfig("FrozenLake-v1", SMALL), default_policy=lambda seen: np.full(len(seen), 2))
+
+
+class Secretive:
+    """A `DefaultPolicy` that does not know its probabilities."""
+
+    def sample(self, observations, rng, last_actions):
+        return rng.integers(4, size=len(last_actions))
+
+    def probabilities(self, observations, last_actions):
+        return None
+
+
+def test_the_structured_form_needs_probabilities():
+    lake, drawn = make_env("FrozenLake-v1", 2), np.random.default_rng(0)
+    random = lambda states: drawn.integers(4, size=len(states))  # noqa: E731
+    for form in (Secretive(), random):
+        with pytest.raises(ValueError, match="probabilities.* or use form='augmented'"):
+            make_default_policy(form, lake)
+        made = make_default_policy(form, lake, needs_probabilities=False)
+        rows = np.asarray(made(np.eye(16, dtype=np.float32), np.zeros(16, int)))
+        assert (rows.max(axis=1) == 1.0).all() and (rows.sum(axis=1) == 1.0).all()
+
+
+# -- the same forms as `LazyAction` ----------------------------------------------------------------------------------
+
+
+class Predictor:
+    def predict(self, observations, deterministic=False):
+        return np.where(observations[:, 1] % 2 == 0, 2, 4), None
+
+
+TABLE = np.eye(3)[[0, 1, 2, 1, 0, 0]]
+FORMS = {
+    "noop": ("noop", "vector"),
+    "repeat": ("repeat", "vector"),
+    "an integer": (4, "vector"),
+    "a NumPy integer": (np.int64(3), "vector"),
+    "a table": (TABLE, "discrete"),
+    "a table in lists": (TABLE.tolist(), "discrete"),
+    "an object with predict": (Predictor(), "vector"),
+    "a mixture": (lz.Mixture(3, lz.Mixture("noop", 4, 0.0), 0.0), "vector"),
+    "an integer for one state": (lambda state: 3 if state % 2 else 4, "discrete"),
+    "an integer for one vector": (lambda seen: 2 + int(seen[1]) % 3, "vector"),
+    "probabilities for one vector": (lambda seen: np.eye(3)[int(seen[1]) % 3], "vector"),
+    "an integer for one dict": (lambda seen: 2 + (seen["both"][0] + len(seen["both"][1])) % 3, "dict"),
+    "probabilities for one dict": (lambda seen: np.eye(3)[int(seen["vector"][1]) % 3], "dict"),
+}
+
+
+@pytest.mark.parametrize(("form", "observations"), FORMS.values(), ids=FORMS)
+def test_each_form_acts_as_in_lazy_action(form, observations):
+    lazy = lz.LazyAction(EchoEnv(observations=observations), form)
+    env = make_env(lambda: EchoEnv(observations=observations), 1)
+    default, space, last = make_default_policy(form, env), lazy.observation_space, env.noop
+    seen, _ = lazy.reset(seed=0)
+    for _ in range(5):
+        frame = seen if observations == "vector" else gym.spaces.flatten(space, seen)
+        row = np.asarray(default(np.array([frame], np.float32), np.array([last])))[0]
+        seen, *_, info = lazy.step(lazy.lazy_action)
+        last = info["base_action"] - 2
+        assert row.tolist() == np.eye(3)[last].tolist()
+
+
+def test_booleans_are_the_actions_0_and_1():
+    env = make_env("CartPole-v1", 2)
+    seen = np.array([[0, 0, 0.1, 0], [0, 0, -0.1, 0]], np.float32)
+    for leaning in (lambda seen: seen[2] > 0, lambda seen: seen[:, 2] > 0, lambda seen: bool(seen[2] > 0)):
+        assert make_default_policy(leaning, env)(seen, np.zeros(2, int)).tolist() == [[0, 1], [1, 0]]
+
+
+def test_actions_have_the_numbers_of_the_environment():
+    env = make_env("lazymdp-tests/Chain-v0", 1)  # on the host, with the actions 5 and 6
+    assert probabilities("6", env).tolist() == probabilities(6, env).tolist() == [[0, 1], [0, 1]]
+    with pytest.raises(ValueError, match="default_policy is '1', expected .* an action from 5 to 6"):
+        make_default_policy("1", env)
+    with pytest.raises(ValueError, match="action 1, expected 5 to 6"):
+        make_default_policy(1, env)
+
+
+def test_observations_are_unflattened_to_what_the_environment_returns():
+    space = gym.spaces.Dict(
+        state=gym.spaces.Discrete(4, start=-1),
+        several=gym.spaces.MultiDiscrete([[3, 2], [2, 4]]),
+        pair=gym.spaces.Tuple([gym.spaces.MultiBinary(3), gym.spaces.Text(4)]),
+        image=gym.spaces.Box(0, 255, (2, 3), np.uint8),
+    )
+    space.seed(0)
+    given = [space.sample() for _ in range(5)]
+    flat = np.stack([gym.spaces.flatten(space, one) for one in given]).astype(np.float32)
+    batch = compiled_defaults.unflattened(space, flat)
+    for row, one in enumerate(given):
+        found = row_of(space, batch, row)
+        assert found["state"] == one["state"] and found["pair"][1] == one["pair"][1]
+        np.testing.assert_array_equal(found["pair"][0], one["pair"][0])
+        for name in ("several", "image"):
+            np.testing.assert_array_equal(found[name], one[name])
+            assert found[name].dtype == space[name].dtype
+
+
+def test_a_default_policy_that_fails_during_training_is_named():
+    settings = PQNConfig(steps=512, n_envs=4, rollout=16, minibatches=2, hidden=(8,))
+    with pytest.raises(BadDefault, match=r"failed on array\(\[.*it chose action 9, expected 2 to 4"):
+        run_training(
+            TrainConfig(GIVEN_IN_PYTHON, settings), env=EchoEnv, default_policy=lambda seen: 9 if seen[1] else 2
+        )
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_a_stable_baselines_model_acts_as_in_lazy_action(name, tmp_path):
+    sb3 = pytest.importorskip("stable_baselines3")
+    model = getattr(sb3, name)("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
+    model.save(tmp_path / "model")
+    seen, last = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32), np.zeros(8, int)
+    expected = lz.LazyAction(gym.make("CartPole-v1"), model).default_policy.probabilities(seen, last)
+    for form in (model, tmp_path / "model.zip", str(tmp_path / "model")):
+        found = np.asarray(make_default_policy(form, make_env("CartPole-v1", 1))(seen, last))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

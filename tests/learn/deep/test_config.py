@@ -13,7 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from small_runs import DQN_SMALL
 
-from lazymdp.learn.deep.config import ALGORITHMS, DQNConfig, PQNConfig, TrainConfig, default_config
+from lazymdp.learn.deep.config import ALGORITHMS, GIVEN_IN_PYTHON, DQNConfig, PQNConfig, TrainConfig, default_config
 
 BAD_PQN = [
     ({"steps": 0}, "steps is 0"),
@@ -174,14 +174,49 @@ def test_what_is_trained_is_checked():
         (lambda: TrainConfig(gym.make("FrozenLake-v1"), settings), "expected the id of an environment"),
         (lambda: TrainConfig("FrozenLake-v1", {"steps": 3}), "expected a PQNConfig or a DQNConfig"),
         (lambda: TrainConfig("FrozenLake-v1", settings, np.ones((16, 4))), "default_policy is a ndarray, expected a"),
-        (lambda: TrainConfig("FrozenLake-v1", settings, seed=0.5), "float"),
+        (lambda: TrainConfig("FrozenLake-v1", settings, seed=0.5), r"seed is 0\.5, expected an integer"),
+        (
+            lambda: TrainConfig("FrozenLake-v1", settings, env_kwargs=["is_slippery"]),
+            r"env_kwargs is \['is_slippery'\]",
+        ),
+        (
+            lambda: TrainConfig("x", settings, env_kwargs={"a": (1, 2)}),
+            r"env_kwargs has a = \(1, 2\), .* give a factory",
+        ),
+        (lambda: TrainConfig("x", settings, env_kwargs={"a": np.ones(2)}), r"env_kwargs has a = array\(\[1\., 1\.\]\)"),
     ):
         with pytest.raises(TypeError, match=message):
             wrong()
     for seed in (-1, 2**31):
         with pytest.raises(ValueError, match=f"seed is {seed}, expected an integer from 0"):
             TrainConfig("FrozenLake-v1", settings, seed=seed)
+    for env in ("minatar/breakout", "ALE/Pong-v5", GIVEN_IN_PYTHON):
+        with pytest.raises(ValueError, match="env_kwargs is {'a': 1}, but"):
+            TrainConfig(env, settings, env_kwargs={"a": 1})
     assert TrainConfig("x", settings, seed=np.int64(3)).algorithm == "pqn"
+    assert TrainConfig("x", settings, env_kwargs={"a": [1, {"b": None}]}).env_kwargs == {"a": [1, {"b": None}]}
+
+
+def test_an_extension_changes_the_number_of_steps_only():
+    config = TrainConfig("FrozenLake-v1", PQNConfig(steps=9_000))  # two iterations of 4,096 steps
+    assert (config.ends, config.total_steps) == ((2,), 8192)
+    longer = config.extended(20_000)
+    assert (longer.ends, longer.total_steps, longer.settings) == ((2, 4), 16_384, config.settings)
+    assert longer.extended(24_576).ends == (2, 4, 6)
+    assert config.extended(8_192) == config.extended(9_000) == config  # no further iteration
+    assert longer.extended(20_000) == longer
+    for steps in (8_191, 1, -5):
+        with pytest.raises(ValueError, match=f"steps is {steps:,}, but the run is planned for 8,192 steps already"):
+            config.extended(steps)
+    with pytest.raises(ValueError, match="planned for 16,384 steps already: give the new total"):
+        longer.extended(9_000)
+    with pytest.raises(
+        ValueError, match="final_learning_rate of the run is 0, so that an extension would learn nothing"
+    ):
+        TrainConfig("ALE/Pong-v5", PQNConfig.atari()).extended(20_000_000)
+    for steps in ("10", 1e6, True):
+        with pytest.raises(TypeError, match=f"steps is {steps!r}, expected an integer"):
+            config.extended(steps)
 
 
 def test_settings_are_read_without_jax():

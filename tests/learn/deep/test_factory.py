@@ -4,8 +4,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from small_runs import DQN_SMALL, SMALL
 
 jax = pytest.importorskip("jax")
@@ -41,6 +43,65 @@ def test_environments_are_compiled_where_possible():
         make_env("nowhere-v0", 2)
     with pytest.raises(ValueError, match=r"Pendulum-v1 has the action space Box.*expected Discrete"):
         make_env("Pendulum-v1", 2)
+
+
+def test_wrappers_keep_an_environment_with_a_table_on_the_host():
+    firm = make_env("FrozenLake-v1", 2, env_kwargs={"is_slippery": False, "max_episode_steps": 9})
+    assert isinstance(firm, JaxEnv) and firm.max_steps == 9
+
+    def lake():
+        return gym.make("FrozenLake-v1")
+
+    assert isinstance(make_env(lake, 2), JaxEnv)
+    doubled = make_env(lambda: gym.wrappers.TransformReward(lake(), lambda reward: 2 * reward), 2)
+    assert isinstance(doubled, GymnasiumHost)
+
+
+def test_a_table_whose_actions_do_not_begin_at_0():
+    class Shifted(FrozenLakeEnv):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gym.spaces.Discrete(4, start=3)
+
+        def get_action_meanings(self):
+            return ["LEFT", "DOWN", "NOOP", "UP"]
+
+    lake = make_env(Shifted, 1)
+    assert isinstance(lake, JaxEnv) and (lake.first_action, lake.noop) == (3, 2)
+    for form, column in (
+        ("4", 1),
+        (6, 3),
+        ("noop", 2),
+        (lambda state: 3, 0),
+        (lambda states: np.full(len(states), 5), 2),
+    ):
+        np.testing.assert_array_equal(make_default_policy(form, lake)(STATES, NOTHING), np.eye(4)[[column] * 16])
+
+
+CONTROLLERS = """
+import numpy as np
+
+def one(state):
+    return 1 if state < 8 else 2
+
+class Some:
+    @staticmethod
+    def batch(states):
+        return np.where(states < 8, 1, 2)
+"""
+
+
+def test_a_function_is_imported_from_its_module(tmp_path, monkeypatch):
+    (tmp_path / "some_controllers.py").write_text(CONTROLLERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    lake = make_env("FrozenLake-v1", 1)
+    for name in ("some_controllers:one", "some_controllers:Some.batch"):
+        found = make_default_policy(name, lake)(STATES, NOTHING)
+        np.testing.assert_array_equal(found, np.eye(4)[np.where(np.arange(16) < 8, 1, 2)])
+    with pytest.raises(ValueError, match="no such run, and the module no_such_module cannot be imported: No module"):
+        make_default_policy("no_such_module:one", lake)
+    with pytest.raises(ValueError, match=r"'some_controllers:two', but .*some_controllers\.py defines no two"):
+        make_default_policy("some_controllers:two", lake)
 
 
 def test_bad_default_policies_are_refused():

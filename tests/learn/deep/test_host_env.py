@@ -4,9 +4,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import small_envs  # noqa: F401 (registers environments)
+from echo_env import EchoEnv
 from small_runs import same
 
-from lazymdp.learn.deep.host_env import GymnasiumHost, Outcome
+from lazymdp.learn.deep.host_env import GymnasiumHost, Outcome, make_gymnasium_env
+from lazymdp.wrappers.lazy_action import LazyAction
 
 
 def outcomes(host, seed, steps):
@@ -79,6 +81,43 @@ def test_an_environment_without_discrete_actions_is_refused():
         GymnasiumHost("Pendulum-v1", 2)
     with pytest.raises(ValueError, match="env is 'nowhere-v0', which cannot be made"):
         GymnasiumHost("nowhere-v0", 2)
+
+
+def test_an_environment_is_made_from_an_id_with_arguments_or_from_a_factory(tmp_path, monkeypatch):
+    assert GymnasiumHost("CartPole-v1", 1, {"max_episode_steps": 7}).max_steps == 7
+    host = GymnasiumHost(lambda: gym.wrappers.TimeLimit(EchoEnv(observations="dict"), 9), 2)
+    assert (host.shape, host.n_actions, host.first_action, host.max_steps) == ((14,), 3, 2, 9)
+    assert host.like(5).groups == (slice(0, 5),)
+    assert host.first_frames(4).shape == (4, 14)
+    (tmp_path / "own_cart.py").write_text(
+        "import gymnasium as gym\ngym.register('OwnCart-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert GymnasiumHost("own_cart:OwnCart-v0", 1).n_actions == 2
+
+
+def test_what_is_no_environment_is_refused():
+    with pytest.raises(ValueError, match=r"env is 'nowhere-v0', which cannot be made: .* give module:Id-v0"):
+        make_gymnasium_env("nowhere-v0")
+    with pytest.raises(ValueError, match="env is 'no_such_module:X-v0', which cannot be made: No module named"):
+        make_gymnasium_env("no_such_module:X-v0")
+    with pytest.raises(ValueError, match=r"env is 'CartPole-v1' with {'wind': 3}, which cannot be made: .*'wind'"):
+        make_gymnasium_env("CartPole-v1", {"wind": 3})
+    with pytest.raises(TypeError, match=r"the factory .*<lambda> returned a int, expected a Gymnasium environment"):
+        make_gymnasium_env(lambda: 3)
+    with pytest.raises(ValueError, match="has a lazy action already: give the environment without LazyAction"):
+        make_gymnasium_env(lambda: gym.wrappers.TimeLimit(LazyAction(EchoEnv()), 5))
+    one = EchoEnv()
+    with pytest.raises(ValueError, match="returned the same environment twice: a factory must make a new one"):
+        GymnasiumHost(lambda: one, 2)
+
+    class Listing(EchoEnv):
+        def __init__(self):
+            super().__init__()
+            self.observation_space = gym.spaces.Sequence(gym.spaces.Discrete(3))
+
+    with pytest.raises(ValueError, match=r"observation space Sequence.*, which cannot be flattened to a vector"):
+        GymnasiumHost(Listing, 1)
 
 
 def test_images_stay_bytes_and_other_observations_are_flattened():

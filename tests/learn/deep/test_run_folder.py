@@ -95,7 +95,7 @@ def test_damaged_metrics_and_files_of_others_are_left_out(folder):
     [PQNConfig(), PQNConfig.atari(eta=0.1), DQNConfig(), DQNConfig.minatar(eta=0.0, control_budget=0.2), DQN_DIAL],
 )
 def test_a_config_is_read_as_it_was_written(tmp_path, settings):
-    config = TrainConfig("FrozenLake-v1", settings, "repeat", 7)
+    config = TrainConfig("FrozenLake-v1", settings, "repeat", 7, {"desc": ["SFG"]}, (99_999_999,))
     RunFolder(tmp_path).create(config)
     assert RunFolder(tmp_path).config() == config == RunFolder(tmp_path).check_same(config)
 
@@ -143,6 +143,29 @@ def test_a_python_default_policy_is_given_again_and_what_cannot_be_trained_leave
     np.testing.assert_array_equal(loaded.lazy_gap(np.arange(16), 0.1), agent.lazy_gap(np.arange(16), 0.1))
     with RunFolder(run).claimed(), pytest.raises(ValueError, match="another process is training in .*run: stop it"):
         train("FrozenLake-v1", default_policy=left, folder=run, **settings)
+
+
+def test_a_run_is_extended_on_disk_or_not_at_all(folder, monkeypatch):
+    path = folder.path / "config.json"
+    before = json.loads(path.read_text())
+    longer = LAKE.extended(40_000)
+    folder.extend(longer)
+    assert json.loads(path.read_text()) == before | {"extended_to": [40_000]}
+    assert folder.config() == longer == folder.check_same(LAKE) == folder.check_same(longer)
+    written = path.read_bytes()
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+    with pytest.raises(OSError, match="killed"):
+        folder.extend(longer.extended(60_000))
+    assert path.read_bytes() == written
+    with pytest.raises(ValueError, match=r"its steps is 20000, not 40000\. Give another folder, or extend the run: lz"):
+        folder.check_same(replace(LAKE, settings=replace(SMALL, steps=40_000)))
+
+
+def test_a_run_from_before_extensions_is_read(folder):
+    path = folder.path / "config.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({name: about[name] for name in about if name not in ("env_kwargs", "extended_to")}))
+    assert folder.config() == LAKE
 
 
 def test_what_is_the_same_run_and_what_is_not(tmp_path, monkeypatch):
@@ -219,6 +242,15 @@ def test_what_a_default_policy_needs_is_copied_to_the_run(tmp_path, monkeypatch)
     (tmp_path / "model.zip").unlink()
     monkeypatch.chdir("/")
     assert Path(folder.config().default_policy).read_bytes() == b"a model"
+    other = RunFolder(tmp_path / "other")
+    other.create(TrainConfig("FrozenLake-v1", SMALL, str(tmp_path / "run" / "default" / "model")))  # without .zip
+    assert Path(other.config().default_policy).read_bytes() == b"a model"
+
+
+def test_a_folder_is_a_path(tmp_path):
+    assert RunFolder(str(tmp_path)).path == RunFolder(tmp_path).path
+    with pytest.raises(TypeError, match="folder is 3, expected a path"):
+        RunFolder(3)
 
 
 def test_a_full_disk_is_named_and_the_checkpoint_before_is_kept(folder, monkeypatch):

@@ -1,19 +1,24 @@
 """Training: resumed bit for bit, reported, stopped when it diverges; the quality of checkpoints."""
 
 import re
-from dataclasses import replace
+import sys
+from dataclasses import fields, replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import small_envs  # noqa: F401 (registers environments)
+from echo_env import EchoEnv
 from small_runs import DQN_DIAL, DQN_SMALL, SMALL, same
 
 jax = pytest.importorskip("jax")
 
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.factory import load, make_algorithm  # noqa: E402
 from lazymdp.learn.deep.run_folder import ReplayPart, RunFolder  # noqa: E402
-from lazymdp.learn.deep.trainer import Diverged, Training, run_training, train  # noqa: E402
+from lazymdp.learn.deep.trainer import Diverged, Training, resume, run_training, train  # noqa: E402
 
+gym.register("lazymdp-tests/Echo-v0", entry_point=EchoEnv)
 ALGORITHMS = {"pqn": SMALL, "dqn": DQN_SMALL, "dqn, range": DQN_DIAL}
 
 
@@ -71,6 +76,159 @@ def test_a_run_without_its_replay_buffer_is_not_resumed():
         Training(config, run.arrays())
     with pytest.raises(ValueError, match=r"steps 41 to 96 of every environment"):
         run._check_complete([parts[0], parts[2]])
+
+
+# -- extensions ------------------------------------------------------------------------------------------------------
+
+FEW = PQNConfig(steps=400, n_envs=4, rollout=10, minibatches=2, hidden=(8,))
+FEW_DQN = DQNConfig(
+    steps=400, eta=0.1, n_envs=4, rollout=10, buffer_size=200, learning_starts=40, batch_size=8, hidden=(8,)
+)
+
+
+def finished(run):
+    """Advances a run to its end and closes it."""
+    while not run.done:
+        run.advance()
+    run.close()
+    return run
+
+
+@pytest.mark.parametrize("settings", [FEW, FEW_DQN], ids=["pqn", "dqn"])
+def test_it_makes_no_difference_when_a_run_is_extended(settings):
+    """On the host, where the updates on a rollout are made during the next one. Compiled runs are tested below."""
+    config = TrainConfig("CartPole-v1", settings)
+    twice = config.extended(600).extended(640)
+    run = finished(Training(config))
+    for longer in (config.extended(600), twice):
+        part = run.replay_part()
+        run = finished(Training(longer, run.arrays(), [] if part is None else [part]))
+    assert run.step == 640
+    same(everything(run), everything(finished(Training(twice))))
+    if isinstance(settings, PQNConfig):  # every rollout has been learned from exactly once
+        counts = [array for name, array in run.arrays().items() if name.endswith("count")]
+        assert counts and all(int(count) == 16 * 2 for count in counts)
+
+
+@pytest.mark.parametrize("settings", [FEW, FEW_DQN], ids=["pqn", "dqn"])
+def test_schedules_stay_at_their_final_values_in_an_extension(settings):
+    made = make_algorithm(TrainConfig("FrozenLake-v1", settings).extended(4000))
+    assert float(made.epsilon(np.int32(3999))) == pytest.approx(settings.final_epsilon)
+    assert made.config.total_steps == 400  # the learning rate has fallen by then
+
+
+def test_a_finished_run_is_extended_in_its_folder(tmp_path):
+    folder = tmp_path / "run"
+    settings = dict(algorithm="dqn", seed=3, **{f.name: getattr(FEW_DQN, f.name) for f in fields(FEW_DQN)})
+    train("FrozenLake-v1", folder=folder, **settings)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for steps, message in (
+        (399, "steps is 399, but the run is planned for 400 steps"),
+        (2.5, "steps is 2.5, expected"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            resume(folder, steps=steps)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    agent = resume(str(folder), steps=600)
+    run = RunFolder(folder)
+    assert run.config() == TrainConfig("FrozenLake-v1", FEW_DQN, seed=3).extended(600)
+    assert run.read().step == 600 and run.last_replay_step == 150
+    same({"q": resume(folder).q(np.arange(16))}, {"q": agent.q(np.arange(16))})  # complete: nothing is trained
+    same({"q": train("FrozenLake-v1", folder=folder, **settings).q(np.arange(16))}, {"q": agent.q(np.arange(16))})
+    whole = finished(Training(run.config()))
+    same(whole.arrays(), run.read().arrays)
+    with pytest.raises(ValueError, match=r"its steps is 400, not 600\. .* extend the run: lz\.learn\.resume"):
+        train("FrozenLake-v1", folder=folder, **(settings | {"steps": 600}))
+
+
+def test_a_run_that_was_killed_just_after_it_was_extended_continues(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    config = TrainConfig("FrozenLake-v1", FEW)
+    run_training(config, folder=folder)
+    folder.extend(config.extended(600))  # but no step was made
+    resume(folder.path)
+    same(folder.read().arrays, finished(Training(config.extended(600))).arrays())
+
+
+# -- environments and default policies that are given in Python ------------------------------------------------------
+
+ECHO = dict(eta=0.1, steps=128, n_envs=4, rollout=8, minibatches=2, hidden=(8,))
+
+
+def test_an_environment_from_a_factory_is_given_again(tmp_path):
+    folder = tmp_path / "run"
+    agent = train(EchoEnv, default_policy=4, folder=folder, **ECHO)
+    with pytest.raises(ValueError, match=r"the environment of this run was given in Python: give it again, as env= of"):
+        load(folder)
+    with pytest.raises(ValueError, match=r"was given in Python: give it again, as env="):
+        resume(folder, steps=256)
+    assert RunFolder(folder).config().extended_to == ()
+    with pytest.raises(TypeError, match="env is <.*EchoEnv.*>, expected an id or a factory"):
+        load(folder, env=EchoEnv())
+    seen = np.zeros((1, 3))
+    loaded = load(folder, env=EchoEnv)
+    np.testing.assert_array_equal(loaded.lazy_gap(seen), agent.lazy_gap(seen))
+    assert loaded.evaluate(episodes=2).steps.tolist() == [[5.0, 5.0]]
+    resume(folder, env=EchoEnv, steps=256)
+    train(EchoEnv, default_policy=4, folder=folder, **ECHO)  # the same run, as far as it can be known
+    assert RunFolder(folder).read().step == 256
+    other = tmp_path / "other"  # a network that was trained in a factory's environment can be a default policy
+    train(EchoEnv, default_policy=folder, folder=other, **ECHO)
+    assert load(other, env=EchoEnv).evaluate(episodes=2).steps.sum() == 10
+
+
+def test_what_is_no_environment_is_refused_before_anything_is_written(tmp_path):
+    folder = tmp_path / "run"
+    for given, message in (
+        (dict(env=EchoEnv()), r"env is <.*EchoEnv.*>, expected an id or a factory: .* lambda: gym\.make"),
+        (dict(env=None), "env is None, expected an id or a factory"),
+        (dict(env=EchoEnv, default_policy=None), "default_policy is None, expected a default policy"),
+        (dict(env=EchoEnv, default_policy=True), "default_policy is True, expected 'uniform'"),
+        (dict(env=EchoEnv, env_kwargs={"n": 2}), "env_kwargs is {'n': 2}, but env is a factory"),
+        (
+            dict(env="CartPole-v1", env_kwargs={"wind": 1}),
+            "env is 'CartPole-v1' with {'wind': 1}, which cannot be made",
+        ),
+        (dict(env="Nowhere-v3"), "env is 'Nowhere-v3'.*module:Id-v0"),
+        (dict(env=EchoEnv, default_policy=1), "default_policy is '1', expected .* an action from 2 to 4"),
+        (dict(env=EchoEnv, checkpoint_seconds="20"), "checkpoint_seconds is '20', expected a number"),
+        (dict(env=EchoEnv, seed="x"), "seed is 'x', expected an integer"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            train(**{"folder": folder, **ECHO, **given})
+    with pytest.raises(TypeError, match="folder is 3, expected a path"):
+        train(EchoEnv, folder=3, **ECHO)
+    assert not folder.exists()
+
+
+def test_keyword_arguments_of_an_environment_are_part_of_the_run(tmp_path):
+    given = dict(
+        env_kwargs={"is_slippery": False}, folder=tmp_path / "run", steps=128, n_envs=4, rollout=8, hidden=(8,)
+    )
+    train("FrozenLake-v1", **given)
+    env = load(tmp_path / "run").algorithm.env  # from its first state, "down" leads to state 4
+    after = {int(env.step(np.array([0, 0]), 1, jax.random.key(seed))[0][0]) for seed in range(8)}
+    assert after == {4}
+    with pytest.raises(ValueError, match=r"its env_kwargs is {'is_slippery': False}, not {}"):
+        train("FrozenLake-v1", **(given | {"env_kwargs": None}))
+
+
+def test_a_function_by_name_is_imported_only_for_a_run_that_is_trusted(tmp_path, monkeypatch):
+    (tmp_path / "trusted_controller.py").write_text("def lean(observation):\n    return 2 + (observation[1] > 2)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder, name = tmp_path / "run", "trusted_controller:lean"
+    agent = train("lazymdp-tests/Echo-v0", default_policy=name, folder=folder, **ECHO)
+    monkeypatch.delitem(sys.modules, "trusted_controller")
+    for call in (load, resume):
+        with pytest.raises(ValueError, match=f"function {name}, and to import it runs code.*trust=True .*--trust"):
+            call(folder)
+    assert "trusted_controller" not in sys.modules
+    seen = np.array([[2.0, 1.0, 0.0], [2.0, 3.0, 0.0]])
+    np.testing.assert_array_equal(load(folder, trust=True).lazy_gap(seen), agent.lazy_gap(seen))
+    assert load(folder, default_policy="uniform").eta == 0.1  # nothing to import
+    resume(folder, steps=160, trust=True)
+    with pytest.raises(ValueError, match="default_policy is 'noop', but .* is a run with default_policy"):
+        resume(folder, default_policy="noop")
 
 
 def test_reports_cover_every_episode(capsys):

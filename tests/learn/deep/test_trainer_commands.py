@@ -182,6 +182,64 @@ def test_runs_as_default_policies_and_to_start_from(tmp_path, capsys):
     assert "trained for the single price 0.1" in refused(capsys, ["evaluate", first, "--eta", "0.5"])
 
 
+OWN = """
+import gymnasium as gym
+
+class Walk(gym.Env):
+    observation_space, action_space = gym.spaces.Box(-9.0, 9.0, (1,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = self.observation_space.low * 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place = self.place + (1 if action else -1)
+        return self.place, 1.0, bool(abs(self.place[0]) > 3), False, {}
+
+gym.register("Walk-v0", Walk, max_episode_steps=20)
+
+def back(observation):
+    return observation[0] < 0
+"""
+
+
+def test_modules_in_the_current_folder_and_functions_that_need_trust(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_walk.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    small = ["--eta", "0.1", "--steps", "256", *OPTIONS]
+    assert "module:Id-v0" in refused(capsys, ["train", "Walk-v0", *small])
+    assert "defines no forth" in refused(
+        capsys, ["train", "own_walk:Walk-v0", "--default-policy", "own_walk:forth", *small]
+    )
+    assert not (tmp_path / "runs").exists()
+    found = printed(capsys, ["train", "own_walk:Walk-v0", "--default-policy", "own_walk:back", *small])
+    run = tmp_path / "runs" / "pqn-own_walk-Walk-v0-0"
+    assert found["etas"] == [0.1] and RunFolder(run).config().default_policy == "own_walk:back"
+    for command in ("evaluate", "resume"):
+        assert "If you trust the run, give" in refused(capsys, [command, run])
+    assert printed(capsys, ["evaluate", run, "--trust", "--episodes", "2"])["step"] == 256
+    assert printed(capsys, ["resume", run, "--trust", "--steps", "384", "--episodes", "2"])["step"] == 384
+    assert str(tmp_path) not in sys.path
+
+
+def test_a_run_is_extended(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main([*LAKE, "-o", str(folder), "--steps", "512", *DQN_OPTIONS]) == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert "steps is 256, but the run is planned for 512 steps" in refused(capsys, ["resume", folder, "--steps", "256"])
+    assert main(["resume", str(folder), "--steps", "512", "--episodes", "2"]) == 0
+    assert "is already complete (512 steps). To extend it, give a larger number" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert printed(capsys, ["resume", folder, "--steps", "1024", "--episodes", "2"])["step"] == 1024
+    run = RunFolder(folder)
+    assert (run.config().total_steps, run.config().settings.steps, run.read().step) == (1024, 512, 1024)
+    steps = [int(line.split(",")[0]) for line in (folder / "metrics.csv").read_text().splitlines()[1:]]
+    assert steps == sorted(steps) and 512 in steps and steps[-1] == 1024
+
+
 def without_cache():
     """For a process that compiles for itself: it must not share cached programs, nor leave half of one when killed."""
     return {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}

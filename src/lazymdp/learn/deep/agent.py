@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.learn.deep import host_evaluation
 from lazymdp.learn.deep.algorithm import Algorithm, act
-from lazymdp.learn.deep.compiled_defaults import HostDefault, greedy, softmax
+from lazymdp.learn.deep.compiled_defaults import HostDefault, greedy, raising_failures, softmax
 from lazymdp.learn.deep.evaluation_episodes import (
     MAX_STEPS,
     AgentEvaluation,
@@ -134,8 +134,9 @@ class Agent:
         if not deterministic:
             uniform[:2] = self._rng.random((2, count), dtype=np.float32)
             epsilon = self.algorithm.config.final_epsilon
-        choice = self._act(self.parameters, seen, self._prices(eta, count), last, uniform, epsilon)
-        executed = np.asarray(choice.executed, dtype=np.int64) + env.first_action
+        with raising_failures(self.algorithm.default_policy):
+            choice = self._act(self.parameters, seen, self._prices(eta, count), last, uniform, epsilon)
+            executed = np.asarray(choice.executed, dtype=np.int64) + env.first_action
         actions = np.where(choice.lazy, self.lazy_action, executed)
         return actions[0] if single else actions, executed
 
@@ -261,11 +262,12 @@ class Agent:
         """Plays whole episodes at `[E]` prices; at an infinite price, with the default policy alone."""
         env = self.algorithm.env
         options = (prices, episodes, seed, epsilon, max_steps or env.max_steps or MAX_STEPS, progress)
-        if isinstance(env, JaxEnv):
-            return evaluate_compiled(self.algorithm, self._play, self.parameters, *options)
-        if isinstance(env, GymnasiumHost):
-            return host_evaluation.evaluate_in_slots(env, self._choose_in_slots, self.parameters, *options)
-        return host_evaluation.evaluate_in_groups(env, self._choose_in_group, self.parameters, *options)
+        with raising_failures(self.algorithm.default_policy):
+            if isinstance(env, JaxEnv):
+                return evaluate_compiled(self.algorithm, self._play, self.parameters, *options)
+            if isinstance(env, GymnasiumHost):
+                return host_evaluation.evaluate_in_slots(env, self._choose_in_slots, self.parameters, *options)
+            return host_evaluation.evaluate_in_groups(env, self._choose_in_group, self.parameters, *options)
 
     def critical_eta(self, observations: Any, *, points: int = 129) -> NDArray[np.float64]:
         """Returns `[N]`, the largest price at which a dial takes control for each observation; 0 if it never does.

@@ -6,7 +6,10 @@ on the host, which is slower but works for any object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import reprlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -17,8 +20,11 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._arrays import sample_rows
-from lazymdp.defaults.forms import check_actions, check_rows
+from lazymdp.defaults.forms import ROW_TOLERANCE, BadAnswer, check_actions, check_rows, one_hot, row_of
 from lazymdp.defaults.protocol import BadDefault, DefaultPolicy
+
+_SHORT = reprlib.Repr()
+_SHORT.maxother = 200  # characters of an observation in a message
 
 CompiledDefault = Callable[[Array, Array], Array]
 """A default policy that JAX can trace."""
@@ -60,52 +66,125 @@ def softmax(values: Callable[[Array], Array], temperature: float) -> CompiledDef
     return lambda observations, last: jax.nn.softmax(values(observations) / temperature, axis=-1)
 
 
-def called_back(
-    policy: DefaultPolicy, actions: spaces.Discrete, space: spaces.Space[Any], needs_probabilities: bool = True
-) -> CompiledDefault:
-    """Wraps any `DefaultPolicy`, which is then called on the host.
+class CalledBack:
+    """Any `DefaultPolicy`, which is called on the host.
 
-    The policy is called once here, so that errors appear before training starts.
+    The policy is called twice when this is made, so that errors appear before training starts.
 
     Args:
         policy: The default policy.
         actions: Action space of the environment.
-        space: Observation space of the policy; if it is `Discrete`, the policy receives states as integers.
+        space: Observation space of the environment; the policy receives observations as the environment returns them.
+        examples: `[B, ...]` observations as the network receives them, to try the policy on.
         needs_probabilities: Whether the policy must return probabilities, as the structured form requires. Otherwise a
             policy that returns only actions is accepted, and each action is given probability 1.
-    """
-    generator = np.random.default_rng(0)
 
-    def ask(observations: Any, last: Any) -> Any:
-        seen = np.asarray(observations)
-        if isinstance(space, spaces.Discrete):  # a model may have an extra terminal state, in which no action is taken
-            seen = np.minimum(seen.argmax(-1), int(space.n) - 1) + int(space.start)
-        executed = np.asarray(last, dtype=np.int64) + int(actions.start)
-        found = policy.probabilities(seen, executed)
-        if found is None and needs_probabilities:
-            raise ValueError(
-                "the default policy returns actions but no probabilities, which the structured form needs: give a "
-                "policy with probabilities, or use form='augmented'."
+    Attributes:
+        failure: The error of the policy, if it has failed. JAX raises another error, without its type.
+    """
+
+    def __init__(
+        self,
+        policy: DefaultPolicy,
+        actions: spaces.Discrete,
+        space: spaces.Space[Any],
+        examples: NDArray[Any],
+        needs_probabilities: bool = True,
+    ) -> None:
+        self._policy, self._actions, self._space = policy, actions, space
+        self._needs_probabilities = needs_probabilities
+        self._generator = np.random.default_rng(0)
+        self.failure: BadDefault | None = None
+        last = np.zeros(len(examples), dtype=np.int64)
+        first, again = self._ask(examples, last), self._ask(examples, last)
+        if needs_probabilities and not np.allclose(first, again, atol=ROW_TOLERANCE):
+            raise BadDefault(
+                "the default policy answers the same observation in different ways, but the structured form needs "
+                "probabilities: return them instead of random actions, or use form='augmented'."
+            )
+
+    def __call__(self, observations: Array, last: Array) -> Array:
+        """Returns `[M, A]` probabilities."""
+        shape = jax.ShapeDtypeStruct((last.shape[0], int(self._actions.n)), jnp.float32)
+        return jax.pure_callback(self._ask, shape, observations, last, vmap_method="sequential")
+
+    def _ask(self, observations: Any, last: Any) -> Any:
+        """Returns `[M, A]` probabilities as an array on the host."""
+        seen = unflattened(self._space, np.asarray(observations))
+        executed = np.asarray(last, dtype=np.int64) + int(self._actions.start)
+        try:
+            return self._answer(seen, executed)
+        except Exception as error:
+            found = str(error) if isinstance(error, BadAnswer) else repr(error)
+            row = error.row if isinstance(error, BadAnswer) else None
+            shown = seen if row is None else row_of(self._space, seen, row)
+            self.failure = BadDefault(f"the default policy failed on {_SHORT.repr(shown)}: {found}")
+            raise self.failure from error
+
+    def _answer(self, seen: Any, executed: NDArray[np.int64]) -> NDArray[np.float32]:
+        count, n_actions = executed.size, int(self._actions.n)
+        found = self._policy.probabilities(seen, executed)
+        if found is None and self._needs_probabilities:
+            raise BadAnswer(
+                "it returns actions but no probabilities, which the structured form needs: give a policy with "
+                "probabilities, or use form='augmented'."
             )
         if found is None:
-            answered = check_actions(policy.sample(seen, generator, executed), len(seen), actions)
-            found = np.eye(int(actions.n))[answered - int(actions.start)]
+            drawn = self._policy.sample(seen, self._generator, executed)
+            found = one_hot(check_actions(drawn, count, self._actions), self._actions)
         rows = np.asarray(found, dtype=np.float64)
-        if rows.shape != (len(seen), actions.n):
-            raise ValueError(f"the default policy returned shape {rows.shape}, expected {(len(seen), int(actions.n))}.")
-        return check_rows(rows, actions).astype(np.float32)
+        if rows.shape != (count, n_actions):
+            raise BadAnswer(f"it returned probabilities of shape {rows.shape}, expected {(count, n_actions)}.")
+        return check_rows(rows, self._actions).astype(np.float32)
 
-    shown = (int(space.n),) if isinstance(space, spaces.Discrete) else space.shape or ()
+
+@contextmanager
+def raising_failures(default_policy: CompiledDefault) -> Iterator[None]:
+    """Raises the error of a default policy that fails while JAX calls it, instead of JAX's own error."""
+    logger = logging.getLogger("jax._src.callback")  # would log the same traceback again
+    before, logger.disabled = logger.disabled, True
     try:
-        ask(np.zeros((1, *shown), space.dtype), np.zeros(1))
-    except Exception as error:
-        raise BadDefault(f"the default policy failed on an observation of zeros: {error}") from error
+        yield
+    except jax.errors.JaxRuntimeError:
+        failure = getattr(default_policy, "failure", None)
+        if failure is None:
+            raise
+        raise failure from failure.__cause__
+    finally:
+        logger.disabled = before
 
-    def probabilities(observations: Array, last: Array) -> Array:
-        shape = jax.ShapeDtypeStruct((last.shape[0], int(actions.n)), jnp.float32)
-        return jax.pure_callback(ask, shape, observations, last, vmap_method="sequential")
 
-    return probabilities
+def unflattened(space: spaces.Space[Any], rows: NDArray[Any]) -> Any:
+    """Returns observations as the environment returns them, in the layout of Gymnasium's vector environments.
+
+    Args:
+        space: Observation space of the environment.
+        rows: `[B, ...]` observations as the network receives them: unchanged if the space is a `Box`, otherwise
+            flattened to vectors as `gymnasium.spaces.flatten` does, in single precision.
+    """
+    count = len(rows)
+    if isinstance(space, spaces.Discrete):  # a model may have an extra terminal state, in which no action is taken
+        return np.minimum(rows.argmax(-1), int(space.n) - 1) + int(space.start)
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return rows.reshape(count, *space.shape).astype(space.dtype)
+    if isinstance(space, spaces.MultiDiscrete):
+        parts = np.split(rows, np.cumsum(space.nvec.ravel())[:-1], axis=1)
+        indices = np.stack([part.argmax(-1) for part in parts], axis=-1).reshape(count, *space.nvec.shape)
+        return (indices + space.start).astype(space.dtype)
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        members = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        ends = np.cumsum([spaces.flatdim(member) for member in members])[:-1]
+        found = [unflattened(*pair) for pair in zip(members, np.split(rows, ends, axis=1), strict=True)]
+        return dict(zip(space.spaces, found, strict=True)) if isinstance(space, spaces.Dict) else tuple(found)
+    return tuple(spaces.unflatten(space, row.astype(np.int64)) for row in rows)  # such as Text
+
+
+def shape_sizes(space: spaces.Space[Any]) -> set[int]:
+    """Returns the lengths of all axes of an observation, including those of its members."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        members = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return {len(space.spaces), *(size for member in members for size in shape_sizes(member))}
+    return set(space.shape or ())
 
 
 class HostDefault:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import importlib
+import itertools
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,48 +17,65 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from lazymdp.defaults import protocol
-from lazymdp.defaults.forms import Table
+from lazymdp.defaults.forms import BadAnswer, Constant, Repeat, Table, Uniform
+from lazymdp.defaults.sb3 import model_file
 from lazymdp.envs.toy_text import read_table
 from lazymdp.learn.deep import compiled_defaults
 from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.atari import AtariHost
-from lazymdp.learn.deep.compiled_defaults import CompiledDefault
-from lazymdp.learn.deep.config import DQNConfig, TrainConfig
+from lazymdp.learn.deep.compiled_defaults import CompiledDefault, unflattened
+from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, WORDS, DQNConfig, TrainConfig
 from lazymdp.learn.deep.dqn import DQN
-from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv, make_gymnasium_env
+from lazymdp.learn.deep.host_env import (
+    EnvFactory,
+    GymnasiumHost,
+    HostEnv,
+    has_own_wrappers,
+    make_again,
+    make_gymnasium_env,
+    time_limit,
+)
 from lazymdp.learn.deep.jax_env import JaxEnv, from_table, minatar
 from lazymdp.learn.deep.named_arrays import is_finite, parameters_from
 from lazymdp.learn.deep.networks import Parameters, resize_head
 from lazymdp.learn.deep.pqn import PQN
-from lazymdp.learn.deep.run_folder import RunFolder, find_run
-
-PYTHON_OBJECT = "given in Python"
-"""Placeholder in a config for a default policy that was given as a Python object."""
+from lazymdp.learn.deep.run_folder import Checkpoint, RunFolder, find_run
 
 
-def make_env(env: str, n_envs: int, n_groups: int = 1) -> JaxEnv | HostEnv:
-    """Makes an environment by name: compiled where possible, otherwise `n_envs` copies on the host.
+def make_env(
+    env: str | EnvFactory, n_envs: int, n_groups: int = 1, env_kwargs: Mapping[str, Any] | None = None
+) -> JaxEnv | HostEnv:
+    """Makes an environment: compiled where possible, otherwise `n_envs` copies on the host.
 
     Args:
-        env: Name of the environment.
+        env: Name of the environment, or a factory: a function that returns a new Gymnasium environment.
         n_envs: Number of copies.
         n_groups: Number of groups of Atari emulators; with two, one steps while the other waits for its actions.
+        env_kwargs: Keyword arguments of `gymnasium.make`.
     """
-    family, _, name = env.partition("/")
+    if env == GIVEN_IN_PYTHON:
+        raise ValueError(
+            "the environment of this run was given in Python: give it again, as env= of lz.learn.load or "
+            "lz.learn.resume."
+        )
+    family, _, name = env.partition("/") if isinstance(env, str) else ("", "", "")
     if family == "minatar":
         return minatar(name)
     if family == "ALE":
-        return AtariHost(env, n_envs, n_groups)
-    made = make_gymnasium_env(env)
+        return AtariHost(str(env), n_envs, n_groups)
+    made = make_gymnasium_env(env, env_kwargs)
     try:
-        if getattr(made.unwrapped, "P", None) is None:
-            return GymnasiumHost(env, n_envs)
-        limit = None if made.spec is None else made.spec.max_episode_steps
-        again = functools.partial(make_gymnasium_env, env)
-        return replace(from_table(read_table(made.unwrapped), limit), space=made.observation_space, make=again)
+        # A wrapper may change observations, rewards or actions, which the table does not know.
+        if getattr(made.unwrapped, "P", None) is None or has_own_wrappers(made):
+            return GymnasiumHost(env, n_envs, env_kwargs)
+        model, actions = from_table(read_table(made.unwrapped), time_limit(made)), made.action_space
+        first = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
+        noop, again = protocol.noop_of(made) - first, functools.partial(make_again, env, env_kwargs)
+        return replace(model, space=made.observation_space, first_action=first, noop=noop, make=again)
     finally:
         made.close()
 
@@ -62,63 +84,82 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
     """Makes a compiled default policy.
 
     Args:
-        form: `uniform`, `noop`, `repeat`, or the number of an action; the folder of a run, whose network acts greedily
-            (`RUN`), epsilon-greedily (`RUN:epsilon=0.1`) or by a softmax of its values at a temperature
-            (`RUN:softmax=0.5`); or any form that `lazymdp.defaults` accepts, which is called back on the host.
+        form: The number of an action as text; the folder of a run, whose network acts greedily (`RUN`),
+            epsilon-greedily (`RUN:epsilon=0.1`) or by a softmax of its values at a temperature (`RUN:softmax=0.5`);
+            `module:function`; or any form that `lazymdp.defaults.protocol` lists. Unless it is a word, an action, a
+            table or a run, it is called back on the host.
         env: Environment in which the policy acts.
         needs_probabilities: Whether the policy must return probabilities, as the structured form requires.
     """
-    n_actions = env.n_actions
     if isinstance(form, Agent):
         raise TypeError("default_policy is an Agent: give agent.as_default().")
-    if isinstance(form, os.PathLike):
+    actions = spaces.Discrete(env.n_actions, start=env.first_action)
+    space = spaces.Box(-np.inf, np.inf, env.shape) if env.space is None else env.space
+    if isinstance(form, str | os.PathLike):
         form = os.fspath(form)
-    if isinstance(form, str):
-        if form == "uniform":
-            return compiled_defaults.uniform(n_actions)
-        if form == "repeat":
-            return compiled_defaults.repeat(n_actions)
-        if form == "noop" or (form.isdecimal() and int(form) < n_actions):
-            return compiled_defaults.fixed(env.noop if form == "noop" else int(form), n_actions)
-        if form == PYTHON_OBJECT:
-            raise ValueError("the default policy of this run was given in Python: give it again, as default_policy=.")
-        named = find_run(form)
+        named = None if form in WORDS else find_run(form)
         if named is not None:
             return _network_default(*named, env)
-        if not Path(form).is_file():
-            raise ValueError(
-                f"default_policy is {form!r}, expected uniform, noop, repeat, an action from 0 to {n_actions - 1}, the "
-                "folder of a run, or a file."
-            )
-    actions, space = spaces.Discrete(n_actions, start=env.first_action), env.space
-    if not isinstance(space, spaces.Box | spaces.Discrete):
-        raise ValueError(
-            f"default_policy is a Python object, which works for Box and Discrete observations only, not for {space}. "
-            "Use uniform, noop, repeat, the number of an action, or a run."
-        )
-    policy = protocol.make_default(form, actions, space, env.noop + int(actions.start), batched=True)
+        form = _from_text(form, actions)
+
+    @functools.cache
+    def examples() -> NDArray[Any]:
+        return _examples(env, space)
+
+    def seen() -> protocol.Examples:
+        return protocol.Examples(unflattened(space, examples()), len(examples()))
+
+    try:
+        policy = protocol.make_default(form, actions, space, env.noop + env.first_action, batched=seen)
+    except BadAnswer as error:
+        raise protocol.BadDefault(
+            f"the default policy fails on first observations of the environment: {error}"
+        ) from error
+    if isinstance(policy, Uniform):
+        return compiled_defaults.uniform(env.n_actions)
+    if isinstance(policy, Repeat):
+        return compiled_defaults.repeat(env.n_actions)
+    if isinstance(policy, Constant):
+        return compiled_defaults.fixed(policy.action - env.first_action, env.n_actions)
     if isinstance(policy, Table):
         # A model may have an extra terminal state, in which no action is taken.
-        added = np.full((env.shape[0] - len(policy.table), n_actions), 1.0 / n_actions)
+        added = np.full((env.shape[0] - len(policy.table), env.n_actions), 1.0 / env.n_actions)
         return compiled_defaults.table(np.concatenate([policy.table, added]))
-    return compiled_defaults.called_back(policy, actions, space, needs_probabilities)
+    return compiled_defaults.CalledBack(policy, actions, space, examples(), needs_probabilities)
 
 
-def make_algorithm(config: TrainConfig, default_policy: Any = None, n_envs: int | None = None) -> Algorithm:
+def names_function(default_policy: str) -> bool:
+    """Returns whether a default policy in a config is a function, `module:function`, and not a run or a file."""
+    named = re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", default_policy)
+    return named is not None and find_run(default_policy) is None and model_file(default_policy) is None
+
+
+def check_trusted(config: TrainConfig, trust: bool) -> None:
+    """Raises an error if the config of a run names a function to import, unless the user trusts the run."""
+    if names_function(config.default_policy) and not trust:
+        raise ValueError(
+            f"the default policy of this run is the function {config.default_policy}, and to import it runs code. If "
+            "you trust the run, give trust=True in Python or --trust at the command line."
+        )
+
+
+def make_algorithm(
+    config: TrainConfig, default_policy: Any = None, n_envs: int | None = None, env: str | EnvFactory | None = None
+) -> Algorithm:
     """Makes the algorithm with its environment and default policy.
 
     Args:
         config: The run.
         default_policy: Default policy that replaces the config's, in any form that `make_default_policy` accepts.
         n_envs: Number of environments, if it differs from the config's because the algorithm will not be trained.
+        env: Environment that replaces the config's.
     """
     settings = config.settings
     # PQN learns while emulators step, and two groups keep the emulators busy. DQN waits for its updates: use one group.
     n_groups = 1 if isinstance(settings, DQNConfig) else 2
-    env = make_env(config.env, n_envs or settings.n_envs, n_groups)
-    form = config.default_policy if default_policy is None else default_policy
-    compiled = make_default_policy(form, env, needs_probabilities=settings.form == "structured")
-    return DQN(env, settings, compiled) if isinstance(settings, DQNConfig) else PQN(env, settings, compiled)
+    count = n_envs or settings.n_envs
+    made = make_env(config.env, count, n_groups, config.env_kwargs) if env is None else make_env(env, count, n_groups)
+    return _algorithm_in(made, config, config.default_policy if default_policy is None else default_policy)
 
 
 def make_agent(algorithm: Algorithm, parameters: Parameters, eta: float) -> Agent:
@@ -138,25 +179,33 @@ def check(config: TrainConfig, default_policy: Any = None) -> None:
         algorithm.env.close()
 
 
-def load(folder: str | os.PathLike[str], which: str = "last", default_policy: Any = None) -> Agent:
+def load(
+    folder: str | os.PathLike[str],
+    which: str = "last",
+    default_policy: Any = None,
+    *,
+    env: str | EnvFactory | None = None,
+    trust: bool = False,
+) -> Agent:
     """Loads the agent of a run.
 
     Args:
         folder: Folder of the run.
         which: The `last` or the `best` checkpoint.
-        default_policy: Default policy that replaces the run's own.
+        default_policy: Default policy that replaces the run's own. It must be given if the run's own was a Python
+            object, which cannot be saved.
+        env: Environment that replaces the run's own. It must be given if the run's own was a factory.
+        trust: Allow the run to import the function that is its default policy, if it was given as `module:function`.
+            Importing a module runs its code: trust only runs that you know.
     """
     run = RunFolder(folder)
     if which not in ("last", "best"):
         raise ValueError(f"which is {which!r}, expected last or best.")
-    config, checkpoint = run.config(), run.read(which)
-    if checkpoint is None:
-        raise FileNotFoundError(f"{run.path} has no {which} checkpoint yet.")
-    algorithm = make_algorithm(config, default_policy, n_envs=1)
-    parameters = parameters_from(jax.eval_shape(algorithm.network.init, jax.random.key(0)), checkpoint.arrays)
-    if not is_finite(parameters):
-        raise ValueError(f"the {which} checkpoint of {run.path} is damaged: the network's weights are not finite.")
-    return make_agent(algorithm, parameters, float(checkpoint.arrays[".price.low"]))
+    config = run.config()
+    if default_policy is None:
+        check_trusted(config, trust)
+    checkpoint = _read(run, which)
+    return _agent_of(run, which, checkpoint, make_algorithm(config, default_policy, 1, env))
 
 
 def warm_start(algorithm: Algorithm) -> Parameters | None:
@@ -165,11 +214,10 @@ def warm_start(algorithm: Algorithm) -> Parameters | None:
     if not isinstance(config, DQNConfig) or not config.warm_start:
         return None
     folder = Path(config.warm_start)
-    agent = load(folder, default_policy="uniform")
+    agent = _load_network(folder, algorithm.env)
     if not isinstance(agent.algorithm, DQN):
         raise ValueError(f"warm_start is {folder}, which is not a dqn run: its network cannot start one.")
     _check_fits(agent, folder, algorithm.env)
-    agent.algorithm.env.close()
     before, after = (algorithm.env.n_actions + one.form.extra_outputs for one in (agent.algorithm, algorithm))
     parameters = resize_head(agent.parameters, before, after, config.eta_range[0])
     wanted = jax.eval_shape(algorithm.network.init, jax.random.key(0))
@@ -182,11 +230,98 @@ def warm_start(algorithm: Algorithm) -> Parameters | None:
     return parameters
 
 
+def _algorithm_in(env: JaxEnv | HostEnv, config: TrainConfig, default_policy: Any) -> Algorithm:
+    """Returns the algorithm of a run in an environment."""
+    settings = config.settings
+    compiled = make_default_policy(default_policy, env, needs_probabilities=settings.form == "structured")
+    return DQN(env, settings, compiled) if isinstance(settings, DQNConfig) else PQN(env, settings, compiled)
+
+
+def _read(run: RunFolder, which: str) -> Checkpoint:
+    """Returns a checkpoint of a run; raises an error if there is none."""
+    checkpoint = run.read(which)
+    if checkpoint is None:
+        raise FileNotFoundError(f"{run.path} has no {which} checkpoint yet.")
+    return checkpoint
+
+
+def _agent_of(run: RunFolder, which: str, checkpoint: Checkpoint, algorithm: Algorithm) -> Agent:
+    """Returns the agent of a checkpoint."""
+    parameters = parameters_from(jax.eval_shape(algorithm.network.init, jax.random.key(0)), checkpoint.arrays)
+    if not is_finite(parameters):
+        raise ValueError(f"the {which} checkpoint of {run.path} is damaged: the network's weights are not finite.")
+    return make_agent(algorithm, parameters, float(checkpoint.arrays[".price.low"]))
+
+
+def _load_network(folder: Path, env: JaxEnv | HostEnv) -> Agent:
+    """Loads another run for its network; its default policy is not used, and its environment is closed.
+
+    A run whose environment was given in Python is assumed to have been trained in `env`.
+    """
+    run = RunFolder(folder)
+    config = run.config()
+    if config.env == GIVEN_IN_PYTHON:
+        return _agent_of(run, "last", _read(run, "last"), _algorithm_in(env, config, "uniform"))
+    agent = load(folder, default_policy="uniform")
+    agent.algorithm.env.close()
+    return agent
+
+
+def _from_text(text: str, actions: spaces.Discrete) -> Any:
+    """Returns the default policy that a text names, in a form that `lazymdp.defaults` accepts."""
+    if text in WORDS or model_file(text) is not None:
+        return text
+    if re.fullmatch(r"-?\d+", text) and actions.contains(int(text)):
+        return int(text)
+    if text == GIVEN_IN_PYTHON:
+        raise ValueError(
+            "the default policy of this run was given in Python: give it again, as default_policy= of lz.learn.load or "
+            "lz.learn.resume."
+        )
+    if names_function(text):
+        return _imported(text)
+    first, last = int(actions.start), int(actions.start + actions.n - 1)
+    raise ValueError(
+        f"default_policy is {text!r}, expected uniform, noop, repeat, an action from {first} to {last}, the folder of "
+        "a run, a file, or module:function."
+    )
+
+
+def _imported(text: str) -> Any:
+    """Imports the object that `module:name` names."""
+    module, _, name = text.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"default_policy is {text!r}, but there is no such run, and the module {module} cannot be imported: "
+            f"{error}."
+        ) from error
+    where = getattr(found, "__file__", module)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"default_policy is {text!r}, but {where} defines no {name}.")
+        found = getattr(found, part)
+    return found
+
+
+def _examples(env: JaxEnv | HostEnv, space: spaces.Space[Any]) -> NDArray[Any]:
+    """Returns `[B, ...]` observations as the network receives them, to try default policies on."""
+    sizes = {*env.shape, *compiled_defaults.shape_sizes(space), env.n_actions}
+    count = next(count for count in itertools.count(2) if count not in sizes)  # see `takes_batches`
+    if isinstance(env, GymnasiumHost):
+        return env.first_frames(count)
+    if isinstance(space, spaces.Discrete):
+        return np.eye(env.shape[0], dtype=np.float32)[np.arange(count) % int(space.n)]
+    drawn = copy.deepcopy(space)
+    drawn.seed(0)
+    return np.stack([drawn.sample() for _ in range(count)])
+
+
 def _network_default(folder: Path, manner: str, env: JaxEnv | HostEnv) -> CompiledDefault:
     """Returns the network of a run as a default policy; `manner` is empty, `epsilon=...` or `softmax=...`."""
-    agent = load(folder, default_policy="uniform")  # the default policy of that run is not used
+    agent = _load_network(folder, env)
     _check_fits(agent, folder, env)
-    agent.algorithm.env.close()
 
     def values(observations: jax.Array) -> jax.Array:
         price = jnp.zeros(observations.shape[0])

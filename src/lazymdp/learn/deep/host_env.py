@@ -9,7 +9,7 @@ restore the state of the environments.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
@@ -17,7 +17,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp.defaults.protocol import noop_action
+from lazymdp.defaults.protocol import noop_of
+from lazymdp.wrappers.lazy_action import LazyAction
+
+EnvFactory = Callable[[], gym.Env[Any, Any]]
+"""A function that returns a new Gymnasium environment."""
+_OWN_MODULE = "To use an environment that a module of yours registers, give module:Id-v0."
 
 
 class Outcome(NamedTuple):
@@ -94,35 +99,45 @@ class GymnasiumHost:
     restored by replaying these actions.
 
     Args:
-        env: Id of the environment.
+        env: Id of the environment, or a factory.
         n_envs: Number of copies.
+        env_kwargs: Keyword arguments of `gymnasium.make`.
     """
 
     n_frames, repeats = 1, True
 
-    def __init__(self, env: str, n_envs: int) -> None:
-        self.name = env
-        self._envs = [make_gymnasium_env(env) for _ in range(n_envs)]
+    def __init__(self, env: str | EnvFactory, n_envs: int, env_kwargs: Mapping[str, Any] | None = None) -> None:
+        self.env, self.env_kwargs, self.name = env, dict(env_kwargs or {}), name_of(env)
+        self._envs = [make_gymnasium_env(env, self.env_kwargs) for _ in range(n_envs)]
         first = self._envs[0]
-        self.max_steps = None if first.spec is None else first.spec.max_episode_steps
+        if len({id(one) for one in self._envs}) < n_envs:
+            raise ValueError(
+                f"{self.name} returned the same environment twice: a factory must make a new one each time."
+            )
+        self.max_steps = time_limit(first)
         self.space: spaces.Space[Any] = first.observation_space
-        if not isinstance(first.action_space, spaces.Discrete):
-            raise ValueError(f"{env} has the action space {first.action_space}, expected Discrete.")
+        self.first_action, self.n_actions = _actions(first, self.name)
+        self.noop = noop_of(first) - self.first_action
         if not isinstance(first.observation_space, spaces.Box):
+            if not first.observation_space.is_np_flattenable:
+                raise ValueError(
+                    f"{self.name} has the observation space {first.observation_space}, which cannot be flattened to a "
+                    "vector: wrap the environment in gymnasium.wrappers.TransformObservation."
+                )
             self._envs = [gym.wrappers.FlattenObservation(one) for one in self._envs]
         seen = self._envs[0].observation_space
         self.shape: tuple[int, ...] = tuple(seen.shape or ())
         self.frame_shape = self.shape
         self.dtype: type = np.uint8 if seen.dtype == np.uint8 else np.float32
-        meanings = getattr(first.unwrapped, "get_action_meanings", None)
-        self.first_action = int(first.action_space.start)
-        self.n_actions = int(first.action_space.n)
-        self.noop = noop_action(first.action_space, meanings() if meanings else None) - self.first_action
         self.groups: tuple[slice, ...] = (slice(0, n_envs),)
 
     def like(self, n_envs: int) -> GymnasiumHost:
         """Returns another host environment with `n_envs` copies of the same environment."""
-        return GymnasiumHost(self.name, n_envs)
+        return GymnasiumHost(self.env, n_envs, self.env_kwargs)
+
+    def first_frames(self, count: int) -> NDArray[Any]:
+        """Returns `[count, ...]` first frames of episodes. Only for use before `start`, because it resets a copy."""
+        return np.stack([self._frame(self._envs[0].reset(seed=seed)[0]) for seed in range(count)])
 
     def start(self, seed: int) -> None:
         """Begins an episode in every copy."""
@@ -209,9 +224,78 @@ class GymnasiumHost:
         return np.array(observation, dtype=self.dtype)
 
 
-def make_gymnasium_env(env: str, env_kwargs: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
-    """Makes a Gymnasium environment from its id and keyword arguments."""
-    try:
-        return gym.make(env, **(env_kwargs or {}))
-    except gym.error.Error as error:
-        raise ValueError(f"env is {env!r}, which cannot be made: {error}") from error
+def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
+    """Makes a Gymnasium environment from its id and keyword arguments, or from a factory."""
+    made: Any = None
+    check_env(env)
+    if not isinstance(env, str):
+        made = env()
+    else:
+        given = f"env is {env!r}" + (f" with {dict(env_kwargs)!r}" if env_kwargs else "")
+        try:
+            made = gym.make(env, **(env_kwargs or {}))
+        except gym.error.UnregisteredEnv as error:
+            raise ValueError(f"{given}, which cannot be made: {error} {_OWN_MODULE}") from error
+        except (gym.error.Error, ImportError, TypeError, ValueError) as error:
+            raise ValueError(f"{given}, which cannot be made: {error}") from error
+    if not isinstance(made, gym.Env):
+        raise TypeError(f"{name_of(env)} returned a {type(made).__name__}, expected a Gymnasium environment.")
+    if any(isinstance(wrapper, LazyAction) for wrapper in _wrappers(made)):
+        raise ValueError(
+            f"{name_of(env)} has a lazy action already: give the environment without LazyAction, because training adds "
+            "the lazy action itself."
+        )
+    return made
+
+
+def make_again(
+    env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> gym.Env[Any, Any]:
+    """Makes an environment of training once more, with further keyword arguments such as a `render_mode`."""
+    if options and not isinstance(env, str):
+        raise ValueError(
+            f"{name_of(env)} takes no {', '.join(options)}: make the environment yourself, and give it to "
+            "agent.wrap(env, eta)."
+        )
+    return make_gymnasium_env(env, {**(env_kwargs or {}), **options})
+
+
+def check_env(env: Any) -> None:
+    """Raises an error if an environment is given neither as an id nor as a factory."""
+    if isinstance(env, str) or (callable(env) and not isinstance(env, gym.Env)):
+        return
+    raise TypeError(
+        f"env is {env!r}, expected an id or a factory: a function that returns a new environment, such as lambda: "
+        "gym.make('CartPole-v1')."
+    )
+
+
+def name_of(env: str | EnvFactory) -> str:
+    """Returns the id of an environment, or the name of its factory, for messages."""
+    return env if isinstance(env, str) else f"the factory {getattr(env, '__qualname__', repr(env))}"
+
+
+def time_limit(env: gym.Env[Any, Any]) -> int | None:
+    """Returns the time limit of an episode in steps, or None if the environment has no wrapper that limits it."""
+    limits = [wrapper._max_episode_steps for wrapper in _wrappers(env) if isinstance(wrapper, gym.wrappers.TimeLimit)]
+    return min(limits, default=None)
+
+
+def has_own_wrappers(env: gym.Env[Any, Any]) -> bool:
+    """Returns whether an environment has other wrappers than those of `gymnasium.make`, which change nothing."""
+    plain = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
+    return any(type(wrapper) not in plain for wrapper in _wrappers(env))
+
+
+def _wrappers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
+    """Yields the wrappers of an environment, the outermost first."""
+    while isinstance(env, gym.Wrapper):
+        yield env
+        env = env.env
+
+
+def _actions(env: gym.Env[Any, Any], name: str) -> tuple[int, int]:
+    """Returns the first action and the number of actions."""
+    if not isinstance(env.action_space, spaces.Discrete):
+        raise ValueError(f"{name} has the action space {env.action_space}, expected Discrete.")
+    return int(env.action_space.start), int(env.action_space.n)

@@ -42,6 +42,7 @@ class JaxEnv:
         space: Observation space for default policies written in Python: `Discrete` if observations are one-hot vectors
             of states.
         max_steps: Time limit of an episode in steps, or None.
+        first_action: The environment's own number of its first action. Here, actions are numbered from 0.
         make: Makes the Gymnasium environment that was compiled, given keyword arguments; None if there is none.
     """
 
@@ -53,9 +54,9 @@ class JaxEnv:
     noop: int = 0
     space: spaces.Space[Any] | None = None
     max_steps: int | None = None
+    first_action: int = 0
     make: Callable[[Mapping[str, Any]], gym.Env[Any, Any]] | None = None
 
-    first_action: ClassVar[int] = 0  # actions are numbered from 0
     n_frames: ClassVar[int] = 1  # an observation is a single frame
 
     @property

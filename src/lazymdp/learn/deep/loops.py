@@ -235,10 +235,16 @@ class HostLoop:
         algorithm: The algorithm.
         seed: Random seed.
         parameters: Initial parameters of the network; random by default.
+        ends: Numbers of iterations after which the run ends or could have ended, if it was extended; by default the
+            config's. There, updates that would be made during the next iteration are made at once, so that a run
+            that is extended after its end equals one that was extended before.
     """
 
-    def __init__(self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> None:
+    def __init__(
+        self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None, ends: tuple[int, ...] = ()
+    ) -> None:
         self.algorithm, self.seed = algorithm, seed
+        self._ends = ends or (algorithm.config.iterations,)
         self.env: HostEnv = algorithm.env  # type: ignore[assignment]
         self._update = jax.jit(self._updated, donate_argnums=0, static_argnames="count")
         self._end_iteration = jax.jit(self._iteration_ended, donate_argnums=0)
@@ -248,10 +254,10 @@ class HostLoop:
         self._episodes: list[NDArray[Any]] = []
         self.iteration = 0
         self._in_flight = False  # whether actions have been sent whose outcome has not been received
-        self._has_lessons = True  # False after resuming without the previous rollout
+        self._has_lessons = True  # False if there is no previous rollout to learn from
 
     def advance(self) -> None:
-        """Makes one iteration with the updates due in it; after the last iteration, also makes those that remain."""
+        """Makes one iteration with the updates due in it; at an end of the run, also makes those that remain."""
         self._begin()
         rollout = self.algorithm.config.rollout
         for slot in range(1, rollout + 1):
@@ -259,9 +265,10 @@ class HostLoop:
             self._learn(slot)
         self.run = self._end_iteration(self.run)
         self.iteration, self._has_lessons = self.iteration + 1, True
-        if self.iteration == self.algorithm.config.iterations and self.algorithm.updates_carry_over:
+        if self.iteration in self._ends and self.algorithm.updates_carry_over:
             for slot in range(1, rollout + 1):
                 self._learn(slot)
+            self._has_lessons = False
 
     def episodes(self) -> NDArray[np.float64]:
         """Returns the K episodes that ended since the last call, `[5, K]`: 1, eta, return, steps, controls."""
@@ -280,7 +287,8 @@ class HostLoop:
         self.run = from_named(self.run, arrays, without=self._not_saved)
         self.iteration = int(self.run.iteration)
         self.env.restore(self.seed, {name[4:]: array for name, array in arrays.items() if name.startswith("env.")})
-        self._in_flight, self._has_lessons = True, self.env.repeats or not self.algorithm.updates_carry_over
+        has_rollout = self.env.repeats and self.iteration not in self._ends
+        self._in_flight, self._has_lessons = True, has_rollout or not self.algorithm.updates_carry_over
 
     def close(self) -> None:
         """Closes the environments."""
@@ -346,7 +354,10 @@ def _ended(parts: list[NDArray[Any]]) -> NDArray[np.float64]:
     return episodes[:, episodes[0] > 0.0]
 
 
-def make_loop(algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> CompiledLoop | HostLoop:
-    """Makes the loop that suits the algorithm's environment."""
-    kind = CompiledLoop if isinstance(algorithm.env, JaxEnv) else HostLoop
-    return kind(algorithm, seed, parameters)
+def make_loop(
+    algorithm: Algorithm, seed: int, parameters: Parameters | None = None, ends: tuple[int, ...] = ()
+) -> CompiledLoop | HostLoop:
+    """Makes the loop that suits the algorithm's environment; `HostLoop` explains `ends`."""
+    if isinstance(algorithm.env, JaxEnv):
+        return CompiledLoop(algorithm, seed, parameters)
+    return HostLoop(algorithm, seed, parameters, ends)

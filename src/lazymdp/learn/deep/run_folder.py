@@ -1,6 +1,6 @@
 """The folder of a run, from which training is resumed and agents are loaded. Only this module reads and writes it.
 
-* `config.json`: environment, settings, default policy and seed of the run, and package versions.
+* `config.json`: environment, settings, default policy, seed and extensions of the run, and package versions.
 * `metrics.csv`: one row per report and price, appended during training.
 * `last.safetensors`, `best.safetensors`: the state of the run at the last checkpoint, and at the checkpoint with the
   highest mean return after the price. For each, a `.json` file holds the step and that mean return.
@@ -21,7 +21,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from lazymdp._files import locked, replacing, write_text
 from lazymdp._provenance import versions
-from lazymdp.learn.deep.config import ALGORITHMS, TrainConfig
+from lazymdp.defaults.sb3 import model_file
+from lazymdp.learn.deep.config import ALGORITHMS, WORDS, TrainConfig
 
 CONFIG, METRICS, LOCK, DEFAULT = "config.json", "metrics.csv", ".lock", "default"
 OWN_DEFAULT = f"./{DEFAULT}"
@@ -95,6 +96,8 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"folder is {path!r}, expected a path.")
         self.path, self._held = Path(path), False
 
     @property
@@ -111,6 +114,7 @@ class RunFolder:
             read = json.loads(path.read_text(encoding="utf-8"))
             env, default_policy, seed = str(read["env"]), str(read["default_policy"]), int(read["seed"])
             settings, kind = dict(read["settings"]), ALGORITHMS[read["algorithm"]]
+            env_kwargs, extended_to = dict(read.get("env_kwargs", {})), tuple(map(int, read.get("extended_to", ())))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileNotFoundError(f"{self.path} is not the folder of a run: it has no {CONFIG}.") from error
         except KeyError as error:
@@ -122,7 +126,7 @@ class RunFolder:
             odd = ", ".join(sorted(set(settings) ^ known))
             raise ValueError(f"{path} was written by another version of lazymdp; the settings {odd} differ.")
         try:
-            return TrainConfig(env, kind(**settings), self._resolved(default_policy), seed)
+            return TrainConfig(env, kind(**settings), self._resolved(default_policy), seed, env_kwargs, extended_to)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}).") from error
 
@@ -149,16 +153,17 @@ class RunFolder:
         return max((last for _, (_, last) in self._replay_files()), default=0)
 
     def check_same(self, config: TrainConfig) -> TrainConfig:
-        """Returns the config of the run; raises an error if it differs from `config`."""
+        """Returns the config of the run; raises an error if it differs from `config` by more than an extension."""
         here = self.config()
-        found, wanted = _flat(here), _flat(config)
+        found, wanted = _flat(here), _flat(replace(config, extended_to=here.extended_to))
         if wanted["default_policy"] != found["default_policy"]:  # the original may have moved
             wanted["default_policy"] = self._resolved(self._copied(config.default_policy)[0])
         for name in wanted:
             if found.get(name) != wanted[name]:
+                remedy = ", or extend the run: lz.learn.resume(folder, steps=...)." if name == "steps" else "."
                 raise ValueError(
                     f"{self.path} holds another run: its {name} is {found.get(name)}, not {wanted[name]}. Give another "
-                    "folder."
+                    f"folder{remedy}"
                 )
         return here
 
@@ -182,6 +187,13 @@ class RunFolder:
                     shutil.copyfile(source, temporary)
             write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
             write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
+
+    def extend(self, config: TrainConfig) -> None:
+        """Notes in the config on disk that the run has been extended, as `config` says; the rest remains as it is."""
+        path = self.path / CONFIG
+        with self.claimed():
+            about = json.loads(path.read_text(encoding="utf-8"))
+            write_text(path, json.dumps(about | {"extended_to": config.extended_to}, indent=2) + "\n")
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -262,13 +274,14 @@ class RunFolder:
 
     def _copied(self, default_policy: str) -> tuple[str, dict[str, Path]]:
         """Returns the name of a default policy in the config, and the files to copy if it is a run or a file."""
-        named = find_run(default_policy)
+        named = None if default_policy in WORDS else find_run(default_policy)
         if named is not None:
             folder, manner = named
             copies = {file: folder / file for file in (CONFIG, "last.safetensors")}
             return f"{OWN_DEFAULT}:{manner}" if manner else OWN_DEFAULT, copies
-        if Path(default_policy).is_file():
-            return f"{OWN_DEFAULT}/{Path(default_policy).name}", {Path(default_policy).name: Path(default_policy)}
+        file = None if default_policy in WORDS else model_file(default_policy)
+        if file is not None:
+            return f"{OWN_DEFAULT}/{file.name}", {file.name: file}
         return default_policy, {}
 
     def _replay_files(self) -> list[tuple[Path, tuple[int, int]]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lazymdp._colors import APPLE, BLUE, CONTROL, FLAG, GOLD, INK, LAZY, LEAF, LIGHT_WOOD, PLANK_GAP, WATER, rgb
 from lazymdp.learn.deep.atari import FRAMES_PER_STEP, MAX_FRAMES, SIDE, AtariHost
-from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv, make_gymnasium_env
+from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv, make_again, make_gymnasium_env
 from lazymdp.learn.deep.jax_env import JaxEnv
 
 CELL = 16
@@ -33,7 +33,7 @@ def make_single(env: JaxEnv | HostEnv, render_mode: str | None = None) -> gym.En
     if isinstance(env, AtariHost):
         return make_atari(env.name, render_mode)
     if isinstance(env, GymnasiumHost):
-        return make_gymnasium_env(env.name, options)
+        return make_again(env.env, env.env_kwargs, options)
     raise TypeError(
         f"{type(env).__name__} cannot be made as a single environment: wrap your own, agent.wrap(env, eta)."
     )

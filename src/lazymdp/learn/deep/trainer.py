@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from numbers import Real
 from typing import Any
 
 import jax
@@ -22,9 +23,11 @@ from numpy.typing import NDArray
 from lazymdp._progress import training_bar
 from lazymdp.learn.deep import replay
 from lazymdp.learn.deep.agent import Agent
-from lazymdp.learn.deep.config import TrainConfig, default_config
+from lazymdp.learn.deep.compiled_defaults import raising_failures
+from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, TrainConfig, default_config
 from lazymdp.learn.deep.dqn import DQNLearner
-from lazymdp.learn.deep.factory import PYTHON_OBJECT, make_agent, make_algorithm, warm_start
+from lazymdp.learn.deep.factory import check_trusted, make_agent, make_algorithm, warm_start
+from lazymdp.learn.deep.host_env import EnvFactory, check_env
 from lazymdp.learn.deep.loops import make_loop
 from lazymdp.learn.deep.named_arrays import Arrays, is_finite
 from lazymdp.learn.deep.run_folder import Checkpoint, Metrics, ReplayPart, RunFolder
@@ -49,6 +52,7 @@ class Training:
         arrays: State to continue from, of a run with the same config.
         parts: Replay buffer of that run, oldest part first.
         default_policy: Default policy that replaces the config's, in any form that `make_default_policy` accepts.
+        env: Environment that replaces the config's: an id or a factory.
     """
 
     def __init__(
@@ -57,10 +61,12 @@ class Training:
         arrays: Arrays | None = None,
         parts: Sequence[ReplayPart] = (),
         default_policy: Any = None,
+        env: str | EnvFactory | None = None,
     ) -> None:
         self.config = config
-        self.algorithm = make_algorithm(config, default_policy)
-        self._loop = make_loop(self.algorithm, config.seed, warm_start(self.algorithm) if arrays is None else None)
+        self.algorithm = make_algorithm(config, default_policy, env=env)
+        parameters = warm_start(self.algorithm) if arrays is None else None
+        self._loop = make_loop(self.algorithm, config.seed, parameters, config.ends)
         self._net_returns: dict[float, list[float]] = {}  # by price, for episodes since the last call of `quality`
         self._mean_net_returns: dict[float, float] = {}
         if arrays is not None:
@@ -79,7 +85,7 @@ class Training:
     @property
     def done(self) -> bool:
         """Whether all steps have been made."""
-        return self._loop.iteration >= self.config.settings.iterations
+        return self._loop.iteration >= self.config.ends[-1]
 
     def advance(self) -> None:
         """Makes one iteration."""
@@ -177,7 +183,8 @@ class Training:
         run, gamma = self._loop.run, min(self.config.settings.gamma, LARGEST_GAMMA)
         reward, first, value = (float(x.max()) for x in (run.actors.reward, run.actors.first_value, run.actors.value))
         if not math.isfinite(reward):
-            raise Diverged(f"{self.config.env} returned a reward that is not finite, within {self.step:,} steps.")
+            name = getattr(self.algorithm.env, "name", self.config.env)
+            raise Diverged(f"{name} returned a reward that is not finite, within {self.step:,} steps.")
         if not is_finite(run.learner.parameters):
             raise Diverged(
                 f"the network's weights are not finite after {self.step:,} steps: use a lower learning rate."
@@ -191,8 +198,9 @@ class Training:
 
 
 def train(
-    env: str,
+    env: str | EnvFactory,
     *,
+    env_kwargs: dict[str, Any] | None = None,
     algorithm: str = "pqn",
     default_policy: Any = "uniform",
     seed: int = 0,
@@ -205,11 +213,16 @@ def train(
     """Trains an agent.
 
     Args:
-        env: `minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions.
+        env: `minatar/GAME`, `ALE/GAME-v5`, the id of any Gymnasium environment with discrete actions (`module:Id-v0`
+            imports the module first), or a factory: a function without arguments that returns a new Gymnasium
+            environment. A factory is not saved with the run, so `load` and `resume` need it again.
+        env_kwargs: Keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`; only with an id.
         algorithm: `pqn` (parallel Q(lambda); the fastest in compiled environments) or `dqn` (replay and a target
             network; needs fewer samples).
-        default_policy: Policy that acts when the agent is lazy: `uniform`, `noop`, `repeat`, an action, the folder of a
-            run, an `[S, A]` table, a callable, a Stable-Baselines3 model, ...
+        default_policy: Policy that acts when the agent is lazy, in any form that `lz.LazyAction` accepts: `uniform`,
+            `noop`, `repeat`, an action, an `[S, A]` table, a callable for one observation or for a batch, a
+            Stable-Baselines3 model, ...; the folder of a run; or `module:function`. Python objects are not saved with
+            the run, so `load` and `resume` need them again.
         seed: Random seed.
         folder: Folder of the run. If it already holds this run, training continues from the last checkpoint. By
             default, nothing is written.
@@ -219,15 +232,65 @@ def train(
         settings: Settings of the algorithm that replace the defaults for this environment, such as `eta` and `steps`;
             see `lz.learn.PQNConfig` and `lz.learn.DQNConfig`.
     """
+    check_env(env)
+    if default_policy is None:
+        raise TypeError("default_policy is None, expected a default policy, such as 'uniform'.")
+    name = env if isinstance(env, str) else GIVEN_IN_PYTHON
+    if isinstance(default_policy, int | np.integer) and not isinstance(default_policy, bool):
+        default_policy = str(int(default_policy))
     named = isinstance(default_policy, str | os.PathLike)
-    if isinstance(default_policy, int) and not isinstance(default_policy, bool):
-        named, default_policy = True, str(default_policy)
-    chosen = default_config(env, algorithm, **settings)
-    config = TrainConfig(env, chosen, os.fspath(default_policy) if named else PYTHON_OBJECT, seed)
+    chosen = default_config(name, algorithm, **settings)
+    policy = os.fspath(default_policy) if named else GIVEN_IN_PYTHON
     return run_training(
-        config,
+        TrainConfig(name, chosen, policy, seed, {} if env_kwargs is None else env_kwargs),
+        env=None if isinstance(env, str) else env,
         default_policy=None if named else default_policy,
         folder=None if folder is None else RunFolder(folder),
+        checkpoint_seconds=checkpoint_seconds,
+        show_progress=show_progress,
+        on_report=on_report,
+    )
+
+
+def resume(
+    folder: str | os.PathLike[str],
+    *,
+    steps: int | None = None,
+    default_policy: Any = None,
+    env: EnvFactory | None = None,
+    trust: bool = False,
+    checkpoint_seconds: float = 20.0,
+    show_progress: bool = False,
+    on_report: Callable[[Training, list[Metrics]], None] | None = None,
+) -> Agent:
+    """Continues a run from its last checkpoint, and extends it if `steps` is given.
+
+    In an extension, the schedules (epsilon, learning rate) stay at their final values, and the replay buffer is kept.
+    An extended run is therefore not equal to a run that was started with more steps.
+
+    Args:
+        folder: Folder of the run.
+        steps: New total number of agent steps, counted from the start of the run; by default, the run is not extended.
+        default_policy: The default policy, if it was given as a Python object.
+        env: The environment, if it was given as a factory.
+        trust: Allow the run to import the function that is its default policy, if it was given as `module:function`.
+        checkpoint_seconds: Seconds between checkpoints.
+        show_progress: Show a progress bar on standard error.
+        on_report: Called about every two seconds and at the end, with the run and its new metrics.
+    """
+    run = RunFolder(folder)
+    config = run.config()
+    for name, given, saved in (("env", env, config.env), ("default_policy", default_policy, config.default_policy)):
+        if given is not None and saved != GIVEN_IN_PYTHON:
+            raise ValueError(f"{name} is {given!r}, but {run.path} is a run with {name} {saved!r}: leave it out.")
+    if default_policy is None:
+        check_trusted(config, trust)
+    return run_training(
+        config,
+        env=env,
+        default_policy=default_policy,
+        folder=run,
+        extend_to=steps,
         checkpoint_seconds=checkpoint_seconds,
         show_progress=show_progress,
         on_report=on_report,
@@ -237,20 +300,24 @@ def train(
 def run_training(
     config: TrainConfig,
     *,
+    env: str | EnvFactory | None = None,
     default_policy: Any = None,
     folder: RunFolder | None = None,
+    extend_to: int | None = None,
     checkpoint_seconds: float = 20.0,
     show_progress: bool = False,
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
     report_seconds: float = 2.0,
     stop: Callable[[], bool] = lambda: False,
 ) -> Agent:
-    """Trains an agent, given a config; called by `train` and by the command line.
+    """Trains an agent, given a config; called by `train`, by `resume` and by the command line.
 
     Args:
         config: The run.
+        env: Environment that replaces the config's.
         default_policy: Default policy that replaces the config's.
         folder: Folder of the run. If it already holds this run, training continues from the last checkpoint.
+        extend_to: New total number of agent steps of a run that the folder holds already.
         checkpoint_seconds: Seconds between checkpoints.
         show_progress: Show a progress bar on standard error.
         on_report: Called at every report with the run and its new metrics.
@@ -258,22 +325,25 @@ def run_training(
         stop: Called after every iteration. If it returns True, the run ends with a report, a checkpoint and
             `KeyboardInterrupt`.
     """
-    if not checkpoint_seconds > 0.0:
-        raise ValueError(f"checkpoint_seconds is {checkpoint_seconds}, expected a number above 0.")
+    if not isinstance(checkpoint_seconds, Real) or not checkpoint_seconds > 0.0:
+        raise ValueError(f"checkpoint_seconds is {checkpoint_seconds!r}, expected a number above 0.")
     checkpoint: Checkpoint | None = None
     parts: list[ReplayPart] = []
     with ExitStack() as closing:
         exists = folder is not None and folder.exists
         if folder is not None and exists:
             closing.enter_context(folder.claimed())
-            config = folder.check_same(config)
+            here = folder.check_same(config)
+            config = here if extend_to is None else here.extended(extend_to)
             checkpoint, parts = folder.resume()
         bar = None
         if show_progress:
             first = 0 if checkpoint is None else checkpoint.step
-            bar = closing.enter_context(training_bar(config.settings.total_steps, first))
-        run = Training(config, None if checkpoint is None else checkpoint.arrays, parts, default_policy)
+            bar = closing.enter_context(training_bar(config.total_steps, first))
+        run = Training(config, None if checkpoint is None else checkpoint.arrays, parts, default_policy, env)
         closing.callback(run.close)
+        if folder is not None and exists and config != here:  # after this, an interrupted run ends at the new total
+            folder.extend(config)
         if folder is not None and not exists:  # only now, so that a run that cannot start writes nothing
             closing.enter_context(folder.claimed())
             if folder.exists:
@@ -283,6 +353,7 @@ def run_training(
             report_seconds = min(report_seconds, checkpoint_seconds)
         reported = saved = time.monotonic()
         stopped = False
+        closing.enter_context(raising_failures(run.algorithm.default_policy))
         while not (run.done or stopped):
             run.advance()
             stopped = stop() and not run.done
