@@ -19,11 +19,10 @@ pytestmark = pytest.mark.interop
 @pytest.mark.parametrize("eta", [0.0, 0.02, 0.5])
 def test_it_finds_the_net_return_that_the_agent_finds_itself(eta):
     agent = untrained_agent("CartPole-v1")
-    returns, _ = evaluate_policy(
-        agent.at(eta), Monitor(agent.wrap(gym.make("CartPole-v1"), eta)), 100, return_episode_rewards=True
-    )
-    ours = agent.evaluate([eta], episodes=100, seed=1).net_returns[0]
-    spread = np.hypot(np.std(returns), np.std(ours)) / 10.0
+    env = make_vec_env(lambda: agent.wrap(gym.make("CartPole-v1"), eta), seed=0)  # seeded, so the test is not random
+    returns, _ = evaluate_policy(agent.at(eta), env, 100, return_episode_rewards=True)
+    ours = agent.evaluate([eta], episodes=400).net_returns[0]
+    spread = np.hypot(np.std(returns) / 10.0, np.std(ours) / 20.0)
     assert abs(np.mean(returns) - ours.mean()) < 3.0 * spread + 1e-6
 
 
@@ -39,5 +38,5 @@ def test_it_evaluates_in_several_environments_at_once(env):
 def test_it_evaluates_with_images():
     pytest.importorskip("pgx")
     agent = untrained_agent("minatar/breakout")
-    mean, _ = evaluate_policy(agent.at(0.1), Monitor(agent.make_env(0.1)), 3)
+    mean, _ = evaluate_policy(agent.at(0.1), Monitor(agent.make_env(0.1)), 3)  # a single environment, not seeded
     assert np.isfinite(mean)
