@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Errors only: pip's remarks about this machine's package sources are not shown.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# The test that runs the code of a page of the documentation; some pages need JAX or Stable-Baselines3.
+PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follows_it
 
 .PHONY: demo test lint types pytest test-interop test-deep test-browser docs format bench results screenshots clean
 
@@ -22,15 +24,16 @@ types: $(VENV)/dev
 pytest: $(VENV)/dev
 	$(BIN)/pytest -n 2 -m "not browser and not interop" --ignore=tests/learn/deep
 
-# Stable-Baselines3 (its models as default policies, its learners on top) and ale-py's vector environment: two minutes.
+# Stable-Baselines3 (its models as default policies, its learners on top, agents in its place) and ale-py's vector
+# environment: two minutes.
 test-interop: $(VENV)/interop
-	$(BIN)/pytest -n 2 tests/defaults/test_sb3.py
+	$(BIN)/pytest -n 2 tests/defaults/test_sb3.py tests/learn/deep/test_agent_sb3.py "$(PAGES)[guides/use_agent.md]"
 	# ale-py can hang when its process ends: try a second time instead of waiting forever.
 	timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py || timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py
 
 # The deep agents, with JAX, pgx and ale-py: about ten minutes, less once JAX's compilation cache is filled.
 test-deep: $(VENV)/deep
-	$(BIN)/pytest -n 2 tests/learn/deep
+	$(BIN)/pytest -n 2 tests/learn/deep "$(PAGES)[guides/use_agent.md]" "$(PAGES)[guides/cookbook.md]"
 
 # The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
@@ -84,5 +87,5 @@ $(VENV)/deep: pyproject.toml $(VENV)/dev
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev
 	$(PIP) install torch==2.13.0
-	$(PIP) install -e '.[dev,sb3]' 'ale-py>=0.11'
+	$(PIP) install -e '.[dev,deep,sb3]' 'ale-py>=0.11'
 	touch $@

@@ -1,5 +1,7 @@
 """Curves: what is drawn, and which data are refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from pixels import drawn
@@ -39,3 +41,38 @@ def test_return_curves_draw_means_with_bands():
     drawn(axes)
     with pytest.raises(ValueError, match="6 curves in one picture"):
         lz.show.return_curves([0], dict.fromkeys("abcdef", Interval(*np.zeros((3, 1)))))
+
+
+def points(shift=0.0, alone=None):
+    """Three prices, the highest first, and the default policy alone."""
+    mean = np.array([1.0, 2.0, 2.5]) + shift
+    other = (
+        None
+        if alone is None
+        else SimpleNamespace(return_interval=Interval(*(np.array([alone + x]) for x in (0, -1, 1))))
+    )
+    return SimpleNamespace(
+        etas=np.array([0.5, 0.1, 0.0]), control_rate=np.array([0.1, 0.4, 1.0]),
+        return_interval=Interval(mean, mean - 0.2, mean + 0.3), default_alone=other,
+    )  # fmt: skip
+
+
+def test_a_frontier_has_a_point_per_price_with_its_interval_and_the_default_alone():
+    axes = lz.show.frontier({"first": points(alone=0.5), "second": points(1.0, alone=0.5), "third": points(2.0, 0.2)})
+    lines = [container.lines[0] for container in axes.containers]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "first",
+        "second",
+        "third",
+        "default policy alone",
+    ]
+    np.testing.assert_array_equal(lines[0].get_xydata(), [[1.0, 2.5], [0.4, 2.0], [0.1, 1.0]])  # by price
+    np.testing.assert_array_equal([line.get_xydata()[0] for line in lines[3:]], [[0.0, 0.5], [0.0, 0.2]])  # each once
+    bar = axes.containers[0].lines[2][0].get_segments()[0]
+    np.testing.assert_allclose(bar, [[1.0, 2.3], [1.0, 2.8]])
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines[:3]}) == 3
+    drawn(axes)
+    alone = lz.show.frontier(points())
+    assert [text.get_text() for text in alone.get_legend().get_texts()] == ["agent"]
+    with pytest.raises(ValueError, match="6 curves in one picture"):
+        lz.show.frontier(dict.fromkeys("abcdef", points()))

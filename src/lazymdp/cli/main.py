@@ -17,10 +17,11 @@ from rich.markup import escape
 
 import lazymdp as lz
 from lazymdp._progress import ERR
+from lazymdp.cli.evaluate import evaluate
 from lazymdp.cli.exact import explore, list_names, path, solve
 from lazymdp.cli.output import INTERRUPTED, show_line
 from lazymdp.cli.reproduce import reproduce
-from lazymdp.cli.train import evaluate, resume, train
+from lazymdp.cli.train import resume, train
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "solve": solve,

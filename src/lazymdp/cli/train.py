@@ -1,4 +1,4 @@
-"""The commands for deep agents: `lazymdp train | resume | evaluate`. JAX is imported only when one of them runs."""
+"""The commands that train deep agents: `lazymdp train | resume`. JAX is imported only when one of them runs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,21 @@ import inspect
 import re
 import textwrap
 from dataclasses import asdict, fields, make_dataclass
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
-from rich.table import Table
 
-from lazymdp._progress import ERR, Rate, progress_bars
-from lazymdp.cli.output import INTERRUPTED, OUT, print_json
+from lazymdp._progress import Rate
+from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_control_rate, deep, say, show_evaluation
+from lazymdp.cli.output import INTERRUPTED
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, TrainConfig, default_config, is_control
 from lazymdp.learn.deep.run_folder import RunFolder
-from lazymdp.measure.statistics import mean_interval
-
-_NEAR_BUDGET = 0.02  # largest distance of the control rate from the budget that is not reported
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FOLDER", help_behavior_hint="")]
-Share = Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="")]
-Prices = tuple[float, ...] | None
 _METAVARS = {
     "eta": "ETA | LOW HIGH", "steps": "INT", "zero_share": "SHARE", "control_budget": "SHARE", "budget_step": "FLOAT",
     "form": "{structured,augmented}", "n_envs": "INT", "rollout": "INT", "gamma": "FLOAT", "learning_rate": "FLOAT",
@@ -126,17 +119,17 @@ def train(
     if "eta" in given:
         given["eta"] = given["eta"] if len(given["eta"]) != 1 else given["eta"][0]
     if is_control(env) and "reward_scale" not in given:
-        given["reward_scale"] = _deep("host_env").measure_reward_scale(env)
+        given["reward_scale"] = deep("host_env").measure_reward_scale(env)
     chosen = default_config(env, algorithm, **given)
     config = TrainConfig(env, chosen, default_policy, seed)
-    _check_control_rate(control_rate, chosen)
-    _check_amounts(episodes, checkpoint_seconds)
+    check_control_rate(control_rate, chosen)
+    check_amounts(episodes, checkpoint_seconds)
     if tensorboard:
         _summary_writer()
-    _deep("factory").check(config)
+    deep("factory").check(config)
     folder = RunFolder(out or Path("runs") / f"{chosen.name}-{re.sub('[/:]', '-', env)}-{seed}")
     folder.create(config)
-    _say(f"{chosen.name} on {env}: " + ", ".join(f"{name} {_shown(value)}" for name, value in asdict(chosen).items()))
+    say(f"{chosen.name} on {env}: " + ", ".join(f"{name} {_shown(value)}" for name, value in asdict(chosen).items()))
     return _train(folder, config, 0, episodes, checkpoint_seconds, tensorboard, json, control_rate)
 
 
@@ -165,76 +158,27 @@ def resume(
         trust: Allow the run to import the function that is its default policy (module:function), which runs code.
         json: Print JSON.
     """
-    _check_amounts(episodes, checkpoint_seconds)
+    check_amounts(episodes, checkpoint_seconds)
     folder = RunFolder(run)
     config = folder.config() if steps is None else folder.config().extended(steps)
-    _check_control_rate(control_rate, config.settings)
-    _deep("factory").check_trusted(config, trust)
+    check_control_rate(control_rate, config.settings)
+    deep("factory").check_trusted(config, trust)
     checkpoint = folder.read("last")
     step, total = 0 if checkpoint is None else checkpoint.step, config.total_steps
     if step >= total:
-        _say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
-        agent = _deep("factory").load(run, trust=trust)
+        say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
+        agent = deep("factory").load(run, trust=trust)
         return _evaluate_after_training(folder, agent, episodes, json, control_rate)
-    _say(f"Continuing from step {step:,} of {total:,}.")
+    say(f"Continuing from step {step:,} of {total:,}.")
     return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps)
-
-
-def evaluate(
-    run: Run,
-    eta: Annotated[Prices, tyro.conf.arg(metavar="ETA [ETA ...]", help_behavior_hint="")] = None,
-    episodes: int = 100,
-    control_rate: Share = None,
-    epsilon: float = 0.0,
-    seed: int = 0,
-    best: bool = False,
-    trust: bool = False,
-    json: bool = False,
-) -> int:
-    """Play whole episodes with a trained agent, and report its return and control rate at each price.
-
-    Args:
-        run: Folder of the run.
-        eta: Prices; by default those that training reported on.
-        episodes: Episodes per price.
-        control_rate: Find the price at which a dial takes control in at most this share of steps.
-        epsilon: Probability of a random choice; Dopamine evaluates Atari with 0.001.
-        seed: Random seed.
-        best: Use the best checkpoint instead of the last one.
-        trust: Allow the run to import the function that is its default policy (module:function), which runs code.
-        json: Print JSON.
-    """
-    _check_amounts(episodes)
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed is {seed}, expected an integer from 0 to {2**31 - 1}.")
-    folder, which = RunFolder(run), "best" if best else "last"
-    config = folder.config()
-    settings = config.settings
-    _check_control_rate(control_rate, settings)
-    agent = _deep("factory").load(run, which, trust=trust)
-    low, high = settings.eta_range
-    outside = [price for price in eta or () if settings.is_range and price != 0.0 and not low <= price <= high]
-    if outside:
-        _say(f"eta {outside[0]:g} is outside the range trained for ({low:g} to {high:g}): the network extrapolates.")
-    checkpoint = folder.read(which)
-    step = 0 if checkpoint is None else checkpoint.step
-    if step < config.total_steps:
-        _say(f"The checkpoint is from step {step:,} of {config.total_steps:,}.")
-    with terminated_like_interrupted():
-        try:
-            _show_evaluation(agent, eta, episodes, seed, json, run, step, epsilon=epsilon, control_rate=control_rate)
-        except KeyboardInterrupt:
-            _say("Interrupted.")
-            return INTERRUPTED
-    return 0
 
 
 def _train(
     folder: RunFolder, config: TrainConfig, first: int, episodes: int, seconds: float, tensorboard: bool, json: bool,
     control_rate: float | None, extend_to: int | None = None,
 ) -> int:  # fmt: skip
-    trainer, rate = _deep("trainer"), Rate(first)
-    trusted = " --trust" if _deep("factory").names_function(config.default_policy) else ""
+    trainer, rate = deep("trainer"), Rate(first)
+    trusted = " --trust" if deep("factory").names_function(config.default_policy) else ""
     events: Any = None
 
     with stopped_gently() as stop:
@@ -259,7 +203,7 @@ def _train(
         except KeyboardInterrupt:
             last = folder.read("last")
             where = "the beginning" if last is None else f"step {last.step:,}"
-            _say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}{trusted}")
+            say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}{trusted}")
             return INTERRUPTED
         except trainer.Diverged as error:
             last = folder.read("last")
@@ -267,7 +211,7 @@ def _train(
                 "no checkpoint was written" if last is None else f"the last good checkpoint is from step {last.step:,}"
             )
             raise ValueError(f"{error} In {folder.path}, {kept}.") from error
-    _say(f"Trained: {folder.path}")
+    say(f"Trained: {folder.path}")
     return _evaluate_after_training(folder, agent, episodes, json, control_rate)
 
 
@@ -277,79 +221,17 @@ def _evaluate_after_training(
     with terminated_like_interrupted():
         try:
             total = folder.config().total_steps
-            _show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
+            show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
         except KeyboardInterrupt:
-            _say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}")
+            say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}")
             return INTERRUPTED
     return 0
 
 
-def _show_evaluation(
-    agent: Any, etas: Prices, episodes: int, seed: int, json: bool, run: Path, step: int, *, epsilon: float = 0.0,
-    control_rate: float | None = None,
-) -> None:  # fmt: skip
-    found = None
-    with progress_bars() as bars:
-        task = bars.add_task("evaluating", total=None)
-
-        def show(count: int, total: int) -> None:
-            bars.update(task, completed=count, total=total)
-
-        played = agent.evaluate(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=show)
-        if control_rate is not None:
-            bars.update(task, description="finding the price", total=None)
-            found = agent.for_control_rate(control_rate, episodes=episodes, seed=seed, epsilon=epsilon)
-        bars.update(task, total=1, completed=1)
-    intervals = [mean_interval(row) for row in played.returns]
-    unfinished = int(played.unfinished.sum())
-    if json:
-        results = {
-            "run": str(run), "step": step, "seed": seed, "epsilon": epsilon, "episodes": episodes,
-            "unfinished": unfinished, "etas": played.etas, "mean_return": [one.mean for one in intervals],
-            "low": [one.low for one in intervals], "high": [one.high for one in intervals],
-            "control_rate": played.control_rate,
-        }  # fmt: skip
-        print_json({**results, **({} if found is None else {"for_control_rate": asdict(found)})})
-        return
-    count = "1 episode" if episodes == 1 else f"{episodes} episodes"
-    table = Table("eta", "return", "95% interval", "control rate", title=f"{count} at each price")
-    for eta, one, rate in zip(played.etas, intervals, played.control_rate, strict=True):
-        table.add_row(f"{eta:.4g}", f"{one.mean:.2f}", f"{one.low:.2f} to {one.high:.2f}", f"{rate:.1%}")
-    OUT.print(table)
-    for remark in _remarks(agent, played, unfinished, found, control_rate):
-        OUT.print(remark, highlight=False)
-
-
-def _remarks(agent: Any, played: Any, unfinished: int, found: Any, control_rate: float | None) -> list[str]:
-    """Return the remarks to print below the table of an evaluation."""
-    remarks, budget = [], agent.algorithm.config.control_budget
-    if unfinished:
-        remarks.append(f"{unfinished} episodes were stopped at the time limit of the evaluation.")
-    if budget is not None and abs(played.control_rate[0] - budget) > _NEAR_BUDGET:
-        remarks.append(
-            f"The control budget was {budget:.1%}. Either the price has not settled yet (train longer), or the control "
-            "rate jumps at this price and no single price meets the budget."
-        )
-    if found is not None and control_rate is not None:
-        if found.control_rate > control_rate:
-            remarks.append(
-                f"No price in the range keeps the control rate at or below {control_rate:.1%}: train for higher prices."
-            )
-        remarks.append(
-            f"The control rate is {found.control_rate:.1%} at eta = {found.eta:.4g} (95% interval "
-            f"{found.eta_low:.4g} to {found.eta_high:.4g}), with a mean return of {found.mean_return:.2f}."
-        )
-    return remarks
-
-
 def _shown(value: Any) -> str:
-    return (
-        " to ".join(map(str, value)) if isinstance(value, tuple) else f"{value:,}" if type(value) is int else str(value)
-    )
-
-
-def _say(text: str) -> None:
-    ERR.print(text, soft_wrap=True, highlight=False, markup=False)
+    if isinstance(value, tuple):
+        return " to ".join(map(str, value))
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _summary_writer() -> Any:
@@ -358,30 +240,3 @@ def _summary_writer() -> Any:
     except ImportError as error:
         raise ImportError("TensorBoard events need tensorboardX: pip install 'lazymdp[deep]'") from error
     return SummaryWriter
-
-
-def _check_control_rate(control_rate: float | None, settings: AlgorithmConfig) -> None:
-    if control_rate is None:
-        return
-    if not 0.0 <= control_rate <= 1.0:
-        raise ValueError(f"control_rate is {control_rate}, expected a share of steps between 0 and 1.")
-    if not settings.is_range:
-        raise ValueError(
-            "--control-rate searches a range of prices, but the run has a single price: train for a range (--eta LOW "
-            "HIGH), or steer the price during training (--control-budget SHARE)."
-        )
-
-
-def _check_amounts(episodes: int, seconds: float = 1.0) -> None:
-    if episodes < 1:
-        raise ValueError(f"episodes is {episodes}, expected at least 1.")
-    if not seconds > 0.0:
-        raise ValueError(f"checkpoint_seconds is {seconds}, expected a number above 0.")
-
-
-def _deep(module: str) -> Any:
-    """Import a module of `lazymdp.learn.deep` that needs JAX."""
-    try:
-        return import_module(f"lazymdp.learn.deep.{module}")
-    except ImportError as error:
-        raise ImportError(f"deep agents need JAX ({error.name} is missing): pip install 'lazymdp[deep]'") from error

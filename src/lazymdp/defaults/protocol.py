@@ -136,6 +136,8 @@ def make_default(
         return Constant(int(default_policy), action_space)
     if isinstance(default_policy, np.ndarray | list | tuple):
         return Table(default_policy, action_space, observation_space)
+    if callable(getattr(default_policy, "as_default", None)):  # a deep agent, whose `predict` may be lazy itself
+        raise TypeError("default_policy is an Agent: give agent.as_default().")
     if is_stable_baselines(default_policy):
         return from_stable_baselines(default_policy, action_space)
     if callable(getattr(default_policy, "predict", None)):

@@ -1,7 +1,7 @@
 """Pictures and pages. Each function takes data and returns what it drew; none of them solves anything."""
 
 from lazymdp._colors import CONTROL, LAZY
-from lazymdp.show.curves import PathPoints, frequency_curve, path_curves, return_curves
+from lazymdp.show.curves import FrontierPoints, PathPoints, frequency_curve, frontier, path_curves, return_curves
 from lazymdp.show.explorer import explorer
 from lazymdp.show.grid_maps import GridWorld, heat_map, policy_map, world_map
 from lazymdp.show.style import STYLE, styled
@@ -10,10 +10,12 @@ __all__ = [
     "CONTROL",
     "LAZY",
     "STYLE",
+    "FrontierPoints",
     "GridWorld",
     "PathPoints",
     "explorer",
     "frequency_curve",
+    "frontier",
     "heat_map",
     "path_curves",
     "policy_map",

@@ -1,9 +1,9 @@
-"""Curves: return against controls, laziness against the price, and learning curves."""
+"""Curves: return against control, laziness against the price, and learning curves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,6 +29,26 @@ class PathPoints(Protocol):
         """`[P]` expected return of each policy, without the price, from the initial distribution."""
 
 
+class FrontierPoints(Protocol):
+    """Return and control rate at several prices. The result of a deep agent's `evaluate` is one."""
+
+    @property
+    def etas(self) -> NDArray[np.float64]:
+        """`[E]` prices."""
+
+    @property
+    def control_rate(self) -> NDArray[np.float64]:
+        """`[E]` share of steps in control."""
+
+    @property
+    def return_interval(self) -> Interval:
+        """Mean return, price excluded, and its interval, each `[E]`."""
+
+    @property
+    def default_alone(self) -> FrontierPoints | None:
+        """The default policy alone, as a single point; None if it is unknown."""
+
+
 @in_style
 def path_curves(path: PathPoints, *, ax: Axes | None = None) -> Axes:
     """Draws return against expected controls, with one point per optimal policy of an eta-path.
@@ -44,6 +64,51 @@ def path_curves(path: PathPoints, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("expected return (price excluded)")
     ax.set_title(f"{np.size(path.start_control_counts)} optimal policies")
     return ax
+
+
+@in_style
+def frontier(evaluations: FrontierPoints | Mapping[str, FrontierPoints], *, ax: Axes | None = None) -> Axes:
+    """Draws return against control rate, with one point per price and the interval of its mean return.
+
+    A line connects the points in the order of their prices. The default policy alone, which never takes control, is a
+    cross at the left edge.
+
+    Args:
+        evaluations: One evaluation, or several by name.
+        ax: The axes to draw into; by default those of a new figure.
+    """
+    named = evaluations if isinstance(evaluations, Mapping) else {"agent": evaluations}
+    if len(named) > len(_LINES):
+        raise ValueError(f"{len(named)} curves in one picture, but only {len(_LINES)} can be told apart.")
+    ax = axes_or_new(ax, (4.6, 3.4))
+    style: dict[str, Any] = {"capsize": 2, "elinewidth": 1.0}
+    for (name, points), (color, dashes) in zip(named.items(), _LINES, strict=False):
+        order = np.argsort(points.etas, kind="stable")
+        mean, bars = _means_and_bars(points.return_interval)
+        ax.errorbar(
+            points.control_rate[order], mean[order], bars[:, order], fmt="o", markersize=4, linestyle=dashes,
+            linewidth=1.5, color=color, label=name, **style,
+        )  # fmt: skip
+    drawn: set[tuple[float, ...]] = set()
+    for points, (color, _) in zip(named.values(), _LINES, strict=False):
+        if points.default_alone is None:
+            continue
+        mean, bars = _means_and_bars(points.default_alone.return_interval)
+        if (place := (*mean, *bars.ravel())) not in drawn:  # runs may have the same default policy
+            label = None if drawn else "default policy alone"
+            ax.errorbar([0.0], mean, bars, fmt="x", markersize=7, color=color, label=label, **style)
+            drawn.add(place)
+    ax.set_xlim(-0.04, 1.04)
+    ax.set_xlabel("control rate")
+    ax.set_ylabel("return (price excluded)")
+    ax.legend(loc="best")
+    return ax
+
+
+def _means_and_bars(interval: Interval) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns `[E]` means, and `[2, E]` lengths of the error bars below and above them."""
+    mean, low, high = interval
+    return mean, np.maximum(np.stack([mean - low, high - mean]), 0.0)  # rounding can make a length negative
 
 
 @in_style

@@ -68,6 +68,27 @@ class NanEnv(gym.Env):
         return np.zeros(2, np.float32), float("nan"), False, False, {}
 
 
+class DictEnv(gym.Env):
+    """Dict observations: a position, and which of three lamps is lit. The episode ends after 20 steps."""
+
+    observation_space = gym.spaces.Dict({"lamp": gym.spaces.Discrete(3), "place": gym.spaces.Box(-1.0, 1.0, (2,))})
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.lamp = int(self.np_random.integers(3))
+        return self._seen(), {}
+
+    def step(self, action):
+        reward = float(action == self.lamp)
+        self.lamp = int(self.np_random.integers(3))
+        return self._seen(), reward, False, False, {}
+
+    def _seen(self):
+        return {"lamp": self.lamp, "place": self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)}
+
+
+gym.register("lazymdp-tests/Dict-v0", entry_point=DictEnv, max_episode_steps=20)
 gym.register("lazymdp-tests/Chain-v0", entry_point=ChainEnv, max_episode_steps=50)
 gym.register("lazymdp-tests/Unrepeatable-v0", entry_point=UnrepeatableEnv, max_episode_steps=50)
 gym.register("lazymdp-tests/Large-v0", entry_point=LargeEnv)

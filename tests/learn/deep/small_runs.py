@@ -134,3 +134,24 @@ def check_control_sets(mdp, etas, outputs, margin=0.0):
         exact = exact_solution(mdp, eta)
         clear = np.abs(exact.lazy_gap - eta) >= margin * eta
         np.testing.assert_array_equal(control_set(mdp, found, eta)[clear], exact.control[clear], err_msg=f"eta {eta}")
+
+
+@functools.cache
+def untrained_agent(env, named="uniform", seed=0, default_policy=None, **settings):
+    """An agent with the random network that training starts from: enough for tests of how an agent acts.
+
+    Args:
+        env: Name of the environment.
+        named: Default policy by name.
+        seed: Random seed of the network.
+        default_policy: Default policy as a Python object.
+        settings: Settings of PQN.
+    """
+    import jax
+
+    from lazymdp.learn.deep.config import TrainConfig
+    from lazymdp.learn.deep.factory import make_agent, make_algorithm
+
+    config = TrainConfig(env, PQNConfig(**{"hidden": (16,), **settings}), named)
+    algorithm = make_algorithm(config, default_policy, n_envs=1)
+    return make_agent(algorithm, algorithm.network.init(jax.random.key(seed)), 0.0)

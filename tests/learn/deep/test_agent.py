@@ -65,8 +65,9 @@ class Sketch(Agent):
     def __init__(self, spread, config=None):
         self.spread, self.algorithm = spread, SimpleNamespace(config=config or PQNConfig())
         self.eta = None if self.algorithm.config.is_range else self.algorithm.config.eta
+        self._price_is = "was trained for the single price"
 
-    def evaluate(self, etas, *, episodes=100, seed=0, epsilon=0.0):
+    def _played(self, etas, episodes, seed=0, epsilon=0.0):
         generator = np.random.default_rng(seed)
         pace = np.exp(self.spread * generator.normal(size=episodes))
         steps = np.tile(1.0 + generator.poisson(30.0 * pace), (len(etas), 1))
@@ -79,7 +80,7 @@ class Sketch(Agent):
 @pytest.mark.parametrize("spread", [0.0, 0.3, 0.8])  # at 0.8, some episodes are ten times as long as others
 def test_the_price_of_a_control_rate_keeps_within_it_and_its_interval_contains_the_truth(spread):
     agent = Sketch(spread)
-    many = agent.evaluate(np.geomspace(0.05, 0.5, 501), episodes=20_000)
+    many = agent._played(np.geomspace(0.05, 0.5, 501), 20_000)
     truth = many.etas[np.argmax(many.control_rate <= 0.3)]
     held = []
     for seed in range(300):

@@ -4,10 +4,11 @@ import functools
 
 import numpy as np
 import pytest
+from small_runs import untrained_agent
 
 jax = pytest.importorskip("jax")
 
-from lazymdp.learn.deep.evaluation_episodes import AgentEvaluation, joined  # noqa: E402
+from lazymdp.learn.deep.evaluation_episodes import AgentEvaluation, DoubtfulFrontier, joined  # noqa: E402
 from lazymdp.learn.deep.trainer import train  # noqa: E402
 
 
@@ -53,5 +54,60 @@ def test_an_evaluation_is_short_to_read_and_has_a_row_per_episode_on_disk(tmp_pa
     lines = (tmp_path / "episodes.csv").read_text().splitlines()
     assert lines[0] == "eta,episode,return,steps,controls,unfinished"
     assert lines[1] == "0.0,0,0.0,4,0,0" and lines[-1] == "0.5,2,5.0,9,5,1" and len(lines) == 7
+    alone = AgentEvaluation(np.array([np.inf]), numbers[:1], numbers[:1] + 4.0, 0.0 * numbers[:1], numbers[:1] > 4.0)
+    whole = AgentEvaluation(made.etas, made.returns, made.steps, made.controls, made.unfinished, alone)
+    assert repr(whole).endswith("eta 0.5: return 4 at 50.0% control, default policy alone: return 1)")
+    whole.to_csv(tmp_path / "episodes.csv")
+    lines = (tmp_path / "episodes.csv").read_text().splitlines()
+    assert lines[6:] == ["0.5,2,5.0,9,5,1", "inf,0,0.0,4,0,0", "inf,1,1.0,5,0,0", "inf,2,2.0,6,0,0"]
+    np.testing.assert_array_equal(whole.net_returns, numbers - [[0.0], [0.5]] * numbers)
+    np.testing.assert_array_equal(alone.net_returns, alone.returns)
+    assert joined([whole, made]).default_alone is alone
     both = joined([made, made])
     assert both.returns.shape == (4, 3) and both.etas.tolist() == [0.0, 0.5, 0.0, 0.5]
+
+
+@pytest.mark.parametrize("env", ["FrozenLake-v1", "CartPole-v1", "ALE/Pong-v5"])  # compiled, a queue, groups
+def test_the_default_policy_alone_plays_the_same_episodes(env):
+    if env.startswith("ALE"):
+        pytest.importorskip("ale_py")
+    options = {"episodes": 30} if not env.startswith("ALE") else {"episodes": 2, "max_steps": 3}
+    settings = {"network": "mlp"} if env.startswith("ALE") else {}
+    played = untrained_agent(env, "repeat", **settings).evaluate([0.0, 0.1], **options)
+    alone = played.default_alone
+    assert alone.etas.tolist() == [np.inf] and alone.returns.shape == (1, options["episodes"])
+    assert not alone.controls.any() and alone.control_rate.tolist() == [0.0] and (alone.steps >= 1.0).all()
+    # A network at a high price is always lazy, too, and meets the same random numbers.
+    lazy = untrained_agent(env, "repeat", **settings).evaluate([1e3], **options)
+    for name in ("returns", "steps"):
+        np.testing.assert_array_equal(getattr(lazy, name), getattr(alone, name))
+
+
+def evaluation(returns, controls, alone=None):
+    """An evaluation at the prices 0, 0.1, ... with 50 episodes each, whose returns scatter around a mean."""
+    noise = np.random.default_rng(0).normal(size=50)
+    returns, controls = np.array(returns)[:, None] + noise, np.array(controls)[:, None] + 0.0 * noise
+    etas, steps, none = 0.1 * np.arange(len(returns)), np.full(returns.shape, 10.0), np.zeros(returns.shape, bool)
+    other = None
+    if alone is not None:
+        other = AgentEvaluation(np.array([np.inf]), alone + noise[None], steps[:1], 0.0 * steps[:1], none[:1])
+    return AgentEvaluation(etas, returns, steps, controls, none, other)
+
+
+def test_a_frontier_that_no_good_agent_has_is_doubted():
+    assert evaluation([5.0, 4.9, 3.0], [9, 5, 2], alone=1.0).doubts() == []
+    assert evaluation([5.0, 5.2, 5.1], [9, 5, 2]).doubts() == []  # rises within the intervals
+    (doubt,) = evaluation([3.0, 5.0, 2.0, 4.5], [9, 5, 2, 1], alone=1.0).doubts()
+    assert "at eta = 0.1, 0.3 it is higher than at eta = 0, 0.2." in doubt
+    (doubt,) = evaluation([5.0, 4.0, 3.5], [9, 9, 9], alone=3.3).doubts()  # 1.7 after the price
+    assert doubt.startswith("at eta = 0.2, the agent's return after the price is lower than that of the default")
+    assert evaluation([5.0], [9.0]).doubts() == []
+    one = evaluation([3.0, 9.0], [9, 5], alone=50.0)
+    assert AgentEvaluation(one.etas, *(x[:, :1] for x in (one.returns, one.steps, one.controls, one.unfinished))
+                           ).doubts() == []  # fmt: skip
+
+
+def test_an_agent_that_is_worse_than_its_default_policy_warns():
+    worse = untrained_agent("CartPole-v1", seed=1)  # pushes to one side
+    with pytest.warns(DoubtfulFrontier, match="at eta = 0, the agent's return after the price is lower"):
+        worse.evaluate([0.0], episodes=60)

@@ -43,10 +43,10 @@ def test_environments_are_restored_where_they_were():
 
 def test_evaluation_episodes_are_not_those_of_training():
     host = GymnasiumHost("CartPole-v1", 1)
-    trained = {host._seed_of(seed, place, episode)
+    trained = {host.episode_seed(seed, place, episode)
                for seed in range(4) for place in range(4) for episode in range(4)}  # fmt: skip
     assert len(trained) == 64
-    evaluated = {host._seed_of(2**32 + seed, place, episode)
+    evaluated = {host.episode_seed(2**32 + seed, place, episode)
                  for seed in range(4) for place in range(4) for episode in range(4)}  # fmt: skip
     assert len(evaluated) == 64 and not trained & evaluated
 

@@ -63,6 +63,17 @@ def test_train_and_evaluate_and_what_the_folder_contains(tmp_path, capsys):
     assert "lazymdp resume" in refused(capsys, [*LAKE, "-o", folder])
     again = printed(capsys, ["evaluate", folder, "--control-rate", "0.5", "--episodes", "8"])["for_control_rate"]
     assert again["eta_low"] <= again["eta"] <= again["eta_high"]
+    other = shutil.copytree(folder, tmp_path / "other")
+    both = ["evaluate", folder, other, "--eta", "0.1", "--episodes", "8"]
+    picture = tmp_path / "frontier.png"
+    assert main([*map(str, both), "--plot", str(picture)]) == 0
+    shown = capsys.readouterr().out
+    assert "run: 8 episodes at each price" in shown and "other: 8 episodes" in shown and "default alone" in shown
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main([*map(str, both), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["run"] for line in lines] == [str(folder), str(other)]
+    assert lines[0]["default_alone"] == lines[1]["default_alone"] and lines[0]["doubts"] == lines[1]["doubts"]
 
 
 def test_a_folder_is_named_after_the_algorithm_the_environment_and_the_seed(tmp_path, monkeypatch):

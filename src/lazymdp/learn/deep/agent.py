@@ -1,59 +1,47 @@
-"""Trained agents: values, lazy-gaps, evaluation, and the price at which a dial meets a control rate."""
+"""Trained agents: how they act, their values and lazy-gaps, and how they are evaluated."""
 
 from __future__ import annotations
 
+import copy
 import functools
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arrays import sample_rows
-from lazymdp.learn.deep.algorithm import Algorithm
-from lazymdp.learn.deep.compiled_defaults import greedy, softmax
+from lazymdp.learn.deep import host_evaluation
+from lazymdp.learn.deep.acting import Exploration
+from lazymdp.learn.deep.algorithm import Algorithm, act
+from lazymdp.learn.deep.compiled_defaults import HostDefault, greedy, raising_failures, softmax
 from lazymdp.learn.deep.evaluation_episodes import (
     MAX_STEPS,
     AgentEvaluation,
-    choose_on_host,
+    DoubtfulFrontier,
     evaluate_compiled,
-    evaluate_on_host,
-    joined,
     play_compiled,
+    with_default_alone,
 )
+from lazymdp.learn.deep.host_env import GymnasiumHost
 from lazymdp.learn.deep.jax_env import JaxEnv
 from lazymdp.learn.deep.networks import Parameters
-from lazymdp.measure.statistics import skewed_mean_interval
-
-
-@dataclass(frozen=True)
-class ControlRatePrice:
-    """The price at which a dial meets a control rate, estimated from evaluation episodes.
-
-    Attributes:
-        eta: The price.
-        eta_low: Lower end of its 95% confidence interval, within the range of prices trained for.
-        eta_high: Upper end of the interval.
-        control_rate: Share of steps in control at this price, in the same episodes.
-        mean_return: Mean return at this price, price excluded.
-    """
-
-    eta: float
-    eta_low: float
-    eta_high: float
-    control_rate: float
-    mean_return: float
+from lazymdp.learn.deep.observations import to_batch, wrong_shape
+from lazymdp.learn.deep.price_search import ControlRatePrice, price_of_rate
+from lazymdp.learn.deep.single_env import make_single
+from lazymdp.wrappers.lazy_action import LazyAction
 
 
 class Agent:
     """A trained agent.
 
-    Observations are batches `[N, ...]` in the form in which the environment returns them. States may also be given as
-    integers `[N]`, and images with channels first.
+    `predict` has the signature of Stable-Baselines3, so an agent can act wherever a model of that library can, in
+    environments with a lazy action: `wrap` and `make_env` make them. Observations may have any form in which an
+    environment returns them: arrays, numbers of states, dicts and tuples; the channels of images may come first.
 
     Args:
         algorithm: The algorithm that trained the agent.
@@ -63,9 +51,14 @@ class Agent:
 
     def __init__(self, algorithm: Algorithm, parameters: Parameters, eta: float | None) -> None:
         self.algorithm, self.parameters, self.eta = algorithm, parameters, eta
+        self._price_is = "was trained for the single price"
+        self._rng = np.random.default_rng(0)
         self._apply = jax.jit(algorithm.network.apply)
+        self._act = jax.jit(functools.partial(act, algorithm))
+        self._default = jax.jit(algorithm.default_policy)
         self._play = jax.jit(functools.partial(play_compiled, algorithm))
-        self._choose = jax.jit(functools.partial(choose_on_host, algorithm))
+        self._choose_in_slots = jax.jit(functools.partial(host_evaluation.choose_in_slots, algorithm))
+        self._choose_in_group = jax.jit(functools.partial(host_evaluation.choose_in_group, algorithm))
 
     def __repr__(self) -> str:
         prices = "a dial for eta from {:g} to {:g}".format(*self.algorithm.config.eta_range)
@@ -76,18 +69,113 @@ class Agent:
 
     @property
     def is_dial(self) -> bool:
-        """Whether the agent was trained for a range of prices."""
+        """Whether the agent has a range of prices, one of which must be given to act."""
         return self.eta is None
 
-    def q(self, observations: ArrayLike, eta: ArrayLike | None = None) -> NDArray[np.float32]:
+    @property
+    def lazy_action(self) -> int:
+        """Index of the lazy action, as in `LazyAction`: one more than the environment's last action."""
+        return self.algorithm.env.first_action + self.algorithm.env.n_actions
+
+    @property
+    def default_policy(self) -> HostDefault:
+        """The default policy that the agent was trained with, as a `DefaultPolicy`."""
+        return HostDefault(
+            lambda seen, last: self._default(self._batch(seen), jnp.asarray(last)), self.algorithm.env.first_action
+        )
+
+    def at(self, eta: float) -> Agent:
+        """Returns the agent fixed at one price, which need not be given again; an agent for one price has no other."""
+        fixed = copy.copy(self)
+        fixed.eta = self._price(eta)
+        fixed._price_is = "is fixed at the price" if self.is_dial else self._price_is
+        fixed._rng = np.random.default_rng(0)
+        return fixed
+
+    def set_random_seed(self, seed: int) -> None:
+        """Seeds the random choices of `predict` with `deterministic=False`; the seed is 0 when an agent is made."""
+        self._rng = np.random.default_rng(seed)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = True,
+        eta: ArrayLike | None = None,
+    ) -> tuple[NDArray[np.int64] | np.int64, NDArray[np.int64]]:
+        """Chooses an action, or to be lazy; the signature is that of Stable-Baselines3.
+
+        A default policy may depend on the last executed action, and the value of being lazy then does, too. `state`
+        carries this action from one call to the next. `predict` does not see what the default policy did; it assumes
+        a deterministic one, such as `repeat`. Otherwise give `[info["base_action"]]` of the last step as `state`. If
+        the default policy does not depend on the last action, `state` has no effect and need not be given.
+
+        Args:
+            observation: One observation, or a batch of N.
+            state: What the last call returned: `[N]` last executed actions. By default, episodes begin.
+            episode_start: `[N]` whether an episode begins, so that its `state` is ignored.
+            deterministic: Choose the best action; a tie is lazy. Otherwise choose at random from all actions and being
+                lazy with the probability `final_epsilon` of training; `set_random_seed` makes this reproducible.
+            eta: Price, a number or `[N]`; required for a dial.
+
+        Returns:
+            The action, or `[N]` actions for a batch, with the numbers of the environment (`lazy_action` is lazy); and
+            the new `state`.
+        """
+        env = self.algorithm.env
+        seen, single = to_batch(env, observation)
+        count = len(seen)
+        last = np.full(count, env.noop)
+        if state is not None:
+            begins = np.zeros(count, dtype=bool) if episode_start is None else np.asarray(episode_start, dtype=bool)
+            given = np.broadcast_to(np.asarray(state, dtype=np.int64), (count,)) - env.first_action
+            last = np.where(begins, env.noop, given)
+        uniform, epsilon = np.full((3, count), 0.5, dtype=np.float32), 0.0
+        if not deterministic:
+            uniform[:2] = self._rng.random((2, count), dtype=np.float32)
+            epsilon = self.algorithm.config.final_epsilon
+        with raising_failures(self.algorithm.default_policy):
+            choice = self._act(self.parameters, seen, self._prices(eta, count), last, uniform, Exploration(epsilon))
+            executed = np.asarray(choice.executed, dtype=np.int64) + env.first_action
+        actions = np.where(choice.lazy, self.lazy_action, executed)
+        return actions[0] if single else actions, executed
+
+    def wrap(self, env: gym.Env[Any, Any], eta: float | None = None) -> LazyAction[Any]:
+        """Adds the lazy action to an environment, over the default policy that the agent was trained with.
+
+        Args:
+            env: An environment with the observations and actions of the one that the agent was trained in.
+            eta: Price; required for a dial.
+        """
+        trained = self.algorithm.env
+        wrapped = LazyAction(env, self.default_policy, self._price(eta))
+        if (wrapped.lazy_action, wrapped.action_space.n) != (self.lazy_action, trained.n_actions + 1):  # type: ignore[attr-defined]
+            raise ValueError(
+                f"env has the action space {env.action_space}, but the agent was trained with {trained.n_actions} "
+                f"actions from {trained.first_action}."
+            )
+        return wrapped
+
+    def make_env(self, eta: float | None = None, render_mode: str | None = None) -> LazyAction[Any]:
+        """Makes the environment that the agent was trained in, with its preprocessing and the lazy action.
+
+        Args:
+            eta: Price; required for a dial.
+            render_mode: Render mode of the environment.
+        """
+        price = self._price(eta)
+        return self.wrap(make_single(self.algorithm.env, render_mode), price)
+
+    def q(self, observations: Any, eta: ArrayLike | None = None) -> NDArray[np.float32]:
         """Returns `[N, A]` values of taking control at price `eta` (a number or `[N]`; required for a dial)."""
-        seen = self._observations(observations)
+        seen = self._batch(observations)
         prices = self._prices(eta, len(seen))
         outputs = self._apply(self.parameters, seen, prices)
         return np.asarray(outputs[:, : self.algorithm.env.n_actions])
 
     def lazy_gap(
-        self, observations: ArrayLike, eta: ArrayLike | None = None, last_actions: ArrayLike | None = None
+        self, observations: Any, eta: ArrayLike | None = None, last_actions: ArrayLike | None = None
     ) -> NDArray[np.float32]:
         """Returns `[N]` lazy-gaps: the value of the best action minus the mean value under the default policy.
 
@@ -96,17 +184,18 @@ class Agent:
         Args:
             observations: `[N, ...]` observations.
             eta: Price, a number or `[N]`; required for a dial.
-            last_actions: `[N]` last executed actions, for a default policy that depends on them; by default the no-op.
+            last_actions: `[N]` last executed actions, numbered from 0, for a default policy that depends on them; by
+                default the no-op.
         """
-        seen = self._observations(observations)
+        seen = self._batch(observations)
         prices = self._prices(eta, len(seen))
         env, form = self.algorithm.env, self.algorithm.form
         last = np.full(len(seen), env.noop) if last_actions is None else last_actions
         outputs = self._apply(self.parameters, seen, prices)
-        control, lazy = form.values(outputs, self.algorithm.default_policy(seen, jnp.asarray(last)), prices)
+        control, lazy = form.values(outputs, self._default(seen, jnp.asarray(last)), prices)
         return np.asarray(control.max(-1) - (lazy - prices))
 
-    def as_default(self, *, epsilon: float = 0.0, temperature: float | None = None) -> AgentDefault:
+    def as_default(self, *, epsilon: float = 0.0, temperature: float | None = None) -> HostDefault:
         """Returns the agent as a default policy, for example for `lz.LazyAction`.
 
         As a default policy the agent is never lazy. A dial uses its values at price 0.
@@ -120,7 +209,13 @@ class Agent:
             raise ValueError(
                 f"temperature is {temperature} and epsilon {epsilon}, expected a temperature above 0 and no epsilon."
             )
-        return AgentDefault(self, epsilon, temperature)
+        price = self._price(0.0 if self.is_dial else None)
+
+        def values(observations: Any) -> Any:
+            return self.q(observations, price)
+
+        policy = greedy(values, epsilon) if temperature is None else softmax(values, temperature)
+        return HostDefault(policy, self.algorithm.env.first_action)
 
     def evaluate(
         self,
@@ -132,12 +227,15 @@ class Agent:
         max_steps: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> AgentEvaluation:
-        """Plays whole episodes at each price.
+        """Plays whole episodes at each price, and with the default policy alone.
+
+        A `DoubtfulFrontier` warning names the prices at which, beyond 95% intervals, the return is higher than at a
+        lower price, or the return after the price is lower than that of the default policy alone.
 
         Args:
             etas: `[E]` prices; by default those that training reported on.
             episodes: Number of episodes per price.
-            seed: Random seed. Every price uses the same random numbers.
+            seed: Random seed. Every price and the default policy alone use the same random numbers.
             epsilon: Probability of a random choice.
             max_steps: Time limit of an episode in steps; by default the environment's own, or 10,000 if it has none.
             progress: Called with the amount of work done and the total amount.
@@ -151,25 +249,28 @@ class Agent:
         if episodes < 1 or (max_steps is not None and max_steps < 1):
             raise ValueError(f"episodes is {episodes} and max_steps {max_steps}, expected at least 1.")
         _check_epsilon(epsilon)
-        env = self.algorithm.env
-        limit = max_steps or env.max_steps or MAX_STEPS
-        if isinstance(env, JaxEnv):
-            return evaluate_compiled(
-                self.algorithm, self._play, self.parameters, prices, episodes, seed, epsilon, limit, progress
-            )
-        host, parts = env.like(episodes), []
-        try:
-            for place, price in enumerate(prices):
-                parts.append(
-                    evaluate_on_host(host, self._choose, self.parameters, price, episodes, seed, epsilon, limit)
-                )
-                if progress is not None:
-                    progress(place + 1, prices.size)
-        finally:
-            host.close()
-        return joined(parts)
+        played = with_default_alone(
+            self._played(np.append(prices, np.inf), episodes, seed, epsilon, max_steps=max_steps, progress=progress)
+        )
+        for doubt in played.doubts():
+            warnings.warn(doubt, DoubtfulFrontier, stacklevel=2)
+        return played
 
-    def critical_eta(self, observations: ArrayLike, *, points: int = 129) -> NDArray[np.float64]:
+    def _played(
+        self, prices: NDArray[np.float64], episodes: int, seed: int, epsilon: float, *, max_steps: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> AgentEvaluation:  # fmt: skip
+        """Plays whole episodes at `[E]` prices; at an infinite price, with the default policy alone."""
+        env = self.algorithm.env
+        options = (prices, episodes, seed, epsilon, max_steps or env.max_steps or MAX_STEPS, progress)
+        with raising_failures(self.algorithm.default_policy):
+            if isinstance(env, JaxEnv):
+                return evaluate_compiled(self.algorithm, self._play, self.parameters, *options)
+            if isinstance(env, GymnasiumHost):
+                return host_evaluation.evaluate_in_slots(env, self._choose_in_slots, self.parameters, *options)
+            return host_evaluation.evaluate_in_groups(env, self._choose_in_group, self.parameters, *options)
+
+    def critical_eta(self, observations: Any, *, points: int = 129) -> NDArray[np.float64]:
         """Returns `[N]`, the largest price at which a dial takes control for each observation; 0 if it never does.
 
         The lazy-gap is computed at `points` prices over the range trained for. The result is interpolated linearly
@@ -189,112 +290,83 @@ class Agent:
         return critical
 
     def for_control_rate(
-        self, share: float, *, points: int = 17, episodes: int = 100, seed: int = 0, epsilon: float = 0.0
+        self,
+        share: float,
+        *,
+        evaluation: AgentEvaluation | None = None,
+        episodes: int = 100,
+        seed: int = 0,
+        epsilon: float = 0.0,
     ) -> ControlRatePrice:
         """Finds the smallest price at and above which a dial takes control in at most `share` of the steps.
 
-        The agent is evaluated on whole episodes, first at `points` prices over the range trained for, then at prices
+        The agent is evaluated on whole episodes, first at the prices that training reported on, then by bisection
         between the two that enclose the answer. If the control rate jumps at a price, the rate found may lie below
         `share`. If even the largest price leads to more control than `share`, that price is returned. (Unlike
         `EtaPath.for_control_rate`, this counts steps without discounting.)
+
+        Args:
+            share: Largest control rate allowed.
+            evaluation: An evaluation to start from instead of the first one, with the same `episodes`, `seed` and
+                `epsilon`.
+            episodes: Number of episodes per price.
+            seed: Random seed.
+            epsilon: Probability of a random choice.
         """
         if not 0.0 <= share <= 1.0:
             raise ValueError(f"share is {share}, expected a share of steps between 0 and 1.")
-        played = self.evaluate(self._price_grid(points), episodes=episodes, seed=seed, epsilon=epsilon)
-        first = _first_within(played.control_rate, share)
-        if first > 0:
-            between = np.linspace(played.etas[first - 1], played.etas[first], points)[1:-1]
-            played = joined([played, self.evaluate(between, episodes=episodes, seed=seed, epsilon=epsilon)])
-        order = np.argsort(played.etas)
-        etas, controls, steps = played.etas[order], played.controls[order], played.steps[order]
-        rate = controls.sum(axis=1) / steps.sum(axis=1)
-        place = _first_within(rate, share)
-        excess = skewed_mean_interval((controls - share * steps).T)  # 0 where the rate equals `share`
-        low, high = _crossing(etas, excess.low), _crossing(etas, excess.high)
-        eta, mean = float(etas[place]), float(played.returns[order][place].mean())
-        return ControlRatePrice(eta, min(eta, low), max(eta, high), float(rate[place]), mean)
+        self._check_dial()
+        if evaluation is not None and evaluation.returns.shape != (evaluation.etas.size, episodes):
+            raise ValueError(f"evaluation has {evaluation.returns.shape[-1]} episodes per price, expected {episodes}.")
 
-    def _observations(self, observations: ArrayLike) -> Array:
-        """Returns observations `[N, ...]` in the shape that the network expects."""
-        seen, shape = np.asarray(observations), self.algorithm.env.shape
-        if seen.ndim == 1 and len(shape) == 1 and np.issubdtype(seen.dtype, np.integer):
-            if seen.size and not 0 <= seen.min() <= seen.max() < shape[0]:
-                raise ValueError(f"states are {seen.min()} to {seen.max()}, expected 0 to {shape[0] - 1}.")
-            seen = np.eye(shape[0], dtype=np.float32)[seen]
-        if seen.shape[1:] == (shape[-1], *shape[:-1]) and len(shape) == 3:
-            seen = np.moveaxis(seen, 1, -1)
-        if seen.shape[1:] != shape:
-            remedy = ": give [observation] for a single one." if seen.shape == shape else "."
-            raise ValueError(
-                f"observations have shape {seen.shape}, expected [N, {', '.join(map(str, shape))}], as in training"
-                + remedy
-            )
+        def played(prices: NDArray[np.float64]) -> AgentEvaluation:
+            return self._played(prices, episodes, seed, epsilon)
+
+        return price_of_rate(share, evaluation or played(np.array(self.algorithm.config.reported_etas)), played)
+
+    def _batch(self, observations: Any) -> Array:
+        """Returns a batch of observations in the form that the network expects."""
+        seen, single = to_batch(self.algorithm.env, observations)
+        if single:
+            raise wrong_shape(np.shape(observations), self.algorithm.env.shape)
         return jnp.asarray(seen)
+
+    def _price(self, eta: float | None) -> float:
+        """Returns one price; raises an error for a price that the agent was not trained for."""
+        if np.ndim(eta if eta is not None else 0.0) != 0:
+            raise ValueError(f"eta is {eta!r}, expected one price.")
+        self._prices(eta, 1)
+        return float(eta) if self.eta is None and eta is not None else float(self.eta or 0.0)
 
     def _prices(self, eta: ArrayLike | None, count: int) -> Array:
         """Returns prices as `[N]`; raises an error for prices that the agent was not trained for."""
         if eta is None and self.eta is None:
-            raise ValueError("the agent is a dial, trained for a range of prices: give eta.")
+            raise ValueError(
+                "the agent is a dial, trained for a range of prices: give eta, or fix the agent at one price, "
+                "agent.at(eta)."
+            )
         prices = np.broadcast_to(np.asarray(self.eta if eta is None else eta, dtype=float), (count,))
         if self.eta is None and not ((prices >= 0.0) & np.isfinite(prices)).all():
             raise ValueError(f"eta is {eta!r}, expected prices of at least 0.")
         if self.eta is not None:
             odd = prices[~np.isclose(prices, self.eta, rtol=1e-4, atol=1e-7)]
             if odd.size:
-                raise ValueError(f"eta is {odd[0]:g}, but the agent was trained for the single price {self.eta:g}.")
+                raise ValueError(f"eta is {odd[0]:g}, but the agent {self._price_is} {self.eta:g}.")
         return jnp.asarray(prices, dtype=jnp.float32)
 
     def _price_grid(self, points: int) -> NDArray[np.float64]:
         """Returns `[points]` prices: 0, then log-spaced prices over the range trained for."""
-        if self.eta is not None:
-            raise ValueError(
-                f"the agent was trained for the single price {self.eta:g}: train one for a range, eta=(low, high)."
-            )
+        self._check_dial()
         if points < 3:
             raise ValueError(f"points is {points}, expected at least 3.")
         return np.append(0.0, np.geomspace(*self.algorithm.config.eta_range, points - 1))
 
-
-class AgentDefault:
-    """A trained agent as a `DefaultPolicy`."""
-
-    def __init__(self, agent: Agent, epsilon: float, temperature: float | None) -> None:
-        self._first = agent.algorithm.env.first_action
-        price = 0.0 if agent.eta is None else agent.eta
-
-        def values(observations: Any) -> Any:
-            return agent.q(observations, price)
-
-        self._policy = greedy(values, epsilon) if temperature is None else softmax(values, temperature)
-
-    def sample(self, observations: Any, rng: np.random.Generator, last_actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns `[B]` actions."""
-        rows = self.probabilities(observations, last_actions)
-        return sample_rows(rows, rng.random(len(rows))) + self._first
-
-    def probabilities(self, observations: Any, last_actions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Returns `[B, A]` probabilities."""
-        return np.asarray(self._policy(observations, last_actions), dtype=np.float64)
-
-
-def _first_within(rate: NDArray[np.float64], share: float) -> int:
-    """Returns the first index from which all rates are at most `share`, or the last index if there is none.
-
-    Args:
-        rate: `[E]` control rates at increasing prices.
-        share: Largest rate allowed.
-    """
-    above = np.flatnonzero(rate > share)
-    return min(int(above[-1]) + 1, len(rate) - 1) if above.size else 0
-
-
-def _crossing(etas: NDArray[np.float64], excess: NDArray[np.float64]) -> float:
-    """Returns the price at which the excess `[E]` falls to 0, by linear interpolation between two prices."""
-    place = _first_within(excess, 0.0)
-    if place == 0 or excess[place] > 0.0:
-        return float(etas[place])
-    before, after = excess[place - 1 : place + 1]
-    return float(etas[place] + after / (before - after) * (etas[place] - etas[place - 1]))
+    def _check_dial(self) -> None:
+        if self.eta is not None:
+            remedy = (
+                "ask the dial itself" if self.algorithm.config.is_range else "train one for a range, eta=(low, high)"
+            )
+            raise ValueError(f"the agent {self._price_is} {self.eta:g}: {remedy}.")
 
 
 def _check_epsilon(epsilon: float) -> None:

@@ -19,6 +19,7 @@ from gymnasium import spaces
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arrays import sample_rows
 from lazymdp.defaults.forms import ROW_TOLERANCE, BadAnswer, check_actions, check_rows, one_hot, row_of
 from lazymdp.defaults.protocol import BadDefault, DefaultPolicy
 
@@ -184,3 +185,24 @@ def shape_sizes(space: spaces.Space[Any]) -> set[int]:
         members = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
         return {len(space.spaces), *(size for member in members for size in shape_sizes(member))}
     return set(space.shape or ())
+
+
+class HostDefault:
+    """A default policy of a deep agent as a `DefaultPolicy`, for wrappers and other learners.
+
+    Args:
+        policy: `(observations, last actions numbered from 0) -> probabilities [M, A]`.
+        first_action: The environment's own number of its first action.
+    """
+
+    def __init__(self, policy: Callable[[Any, Any], Any], first_action: int) -> None:
+        self._policy, self._first = policy, first_action
+
+    def sample(self, observations: Any, rng: np.random.Generator, last_actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns `[B]` actions."""
+        rows = self.probabilities(observations, last_actions)
+        return sample_rows(rows, rng.random(len(rows))) + self._first
+
+    def probabilities(self, observations: Any, last_actions: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Returns `[B, A]` probabilities."""
+        return np.asarray(self._policy(observations, np.asarray(last_actions) - self._first), dtype=np.float64)

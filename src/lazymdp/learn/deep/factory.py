@@ -35,6 +35,7 @@ from lazymdp.learn.deep.host_env import (
     GymnasiumHost,
     HostEnv,
     has_own_wrappers,
+    make_again,
     make_gymnasium_env,
     time_limit,
 )
@@ -73,7 +74,8 @@ def make_env(
             return GymnasiumHost(env, n_envs, env_kwargs)
         model, actions = from_table(read_table(made.unwrapped), time_limit(made)), made.action_space
         first = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
-        return replace(model, space=made.observation_space, first_action=first, noop=protocol.noop_of(made) - first)
+        noop, again = protocol.noop_of(made) - first, functools.partial(make_again, env, env_kwargs)
+        return replace(model, space=made.observation_space, first_action=first, noop=noop, make=again)
     finally:
         made.close()
 

@@ -194,22 +194,31 @@ class GymnasiumHost:
         for env in self._envs:
             env.close()
 
-    def _begin(self, place: int) -> NDArray[Any]:
-        self._taken[place].clear()
-        seed = self._seed_of(self._seed, place, int(self._episode[place]))
+    def begin(self, place: int, seed: int) -> NDArray[Any]:
+        """Begins an episode in one copy and returns its first frame, instead of `start` and `receive`."""
         return self._frame(self._envs[place].reset(seed=seed)[0])
 
+    def step(self, place: int, action: int) -> tuple[NDArray[Any], float, bool, bool]:
+        """Makes a step in one copy, without restarting it; returns frame, reward, terminated and truncated."""
+        observation, reward, terminated, truncated, _ = self._envs[place].step(self.first_action + action)
+        return self._frame(observation), float(reward), bool(terminated), bool(truncated and not terminated)
+
     @staticmethod
-    def _seed_of(seed: int, place: int, episode: int) -> int:
+    def episode_seed(seed: int, place: int, episode: int) -> int:
+        """Returns the seed of an episode, given the run's seed, the copy, and the number of the episode in it."""
         return int(np.random.SeedSequence(seed, spawn_key=(place, episode)).generate_state(1)[0])
 
+    def _begin(self, place: int) -> NDArray[Any]:
+        self._taken[place].clear()
+        return self.begin(place, self.episode_seed(self._seed, place, int(self._episode[place])))
+
     def _step(self, place: int, action: int) -> tuple[NDArray[Any], float, bool, bool]:
-        observation, reward, terminated, truncated, _ = self._envs[place].step(self.first_action + action)
+        frame, reward, terminated, truncated = self.step(place, action)
         self._taken[place].append(action)
         if terminated or truncated:
             self._episode[place] += 1
-            return self._begin(place), float(reward), bool(terminated), bool(truncated and not terminated)
-        return self._frame(observation), float(reward), False, False
+            frame = self._begin(place)
+        return frame, reward, terminated, truncated
 
     def _frame(self, observation: Any) -> NDArray[Any]:
         return np.array(observation, dtype=self.dtype)
@@ -255,6 +264,18 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
             "the lazy action itself."
         )
     return made
+
+
+def make_again(
+    env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> gym.Env[Any, Any]:
+    """Makes an environment of training once more, with further keyword arguments such as a `render_mode`."""
+    if options and not isinstance(env, str):
+        raise ValueError(
+            f"{name_of(env)} takes no {', '.join(options)}: make the environment yourself, and give it to "
+            "agent.wrap(env, eta)."
+        )
+    return make_gymnasium_env(env, {**(env_kwargs or {}), **options})
 
 
 def check_env(env: Any) -> None:

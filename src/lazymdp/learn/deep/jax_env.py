@@ -5,10 +5,11 @@ An environment is three pure functions that JAX can trace, so thousands of copie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,6 +43,7 @@ class JaxEnv:
             of states.
         max_steps: Time limit of an episode in steps, or None.
         first_action: The environment's own number of its first action. Here, actions are numbered from 0.
+        make: Makes the Gymnasium environment that was compiled, given keyword arguments; None if there is none.
     """
 
     reset: Callable[[Array], State]
@@ -53,6 +55,7 @@ class JaxEnv:
     space: spaces.Space[Any] | None = None
     max_steps: int | None = None
     first_action: int = 0
+    make: Callable[[Mapping[str, Any]], gym.Env[Any, Any]] | None = None
 
     n_frames: ClassVar[int] = 1  # an observation is a single frame
 
