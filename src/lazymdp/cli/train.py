@@ -28,7 +28,7 @@ _METAVARS = {
     "exploration_fraction": "SHARE", "final_epsilon": "FLOAT", "clip_rewards": "{True,False}",
     "network": "{nature,minatar,mlp}", "hidden": "INT [INT ...]", "final_learning_rate": "FLOAT", "epochs": "INT",
     "minibatches": "INT", "lambda_": "FLOAT", "max_grad_norm": "FLOAT", "decay_fraction": "SHARE",
-    "layer_norm": "{True,False}", "reward_scale": "FLOAT", "exploration_persistence": "FLOAT",
+    "layer_norm": "{True,False}", "huber": "{True,False}", "reward_scale": "FLOAT", "exploration_persistence": "FLOAT",
     "adam_epsilon": "FLOAT", "buffer_size": "INT",
     "batch_size": "INT", "learning_starts": "INT", "update_interval": "INT", "target_update_interval": "INT",
     "warm_start": "RUN",

@@ -7,6 +7,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 from lazymdp.learn.deep.acting import (  # noqa: E402
+    Exploration,
     Group,
     add_step,
     choose,
@@ -27,7 +28,7 @@ def choices(form, eta, epsilon, default=(0.8, 0.2)):
     uniform = jax.random.uniform(jax.random.key(1), (3, COUNT))
     probabilities = jnp.tile(jnp.array(default), (COUNT, 1))
     made = jax.jit(choose, static_argnames="form")(
-        outputs, probabilities, jnp.full(COUNT, eta), uniform, epsilon, form=FORMS[form]
+        outputs, probabilities, jnp.full(COUNT, eta), uniform, Exploration(epsilon), form=FORMS[form]
     )
     return jax.tree.map(np.asarray, made)
 
@@ -56,8 +57,31 @@ def test_a_tie_is_lazy():
     assert choices("structured", 0.5, 0.0, default=(0.0, 1.0)).lazy.all()
     assert choices("structured", 0.0, 0.0, default=(0.0, 1.0)).lazy.all()  # the mean is the best value, for nothing
     outputs, row = jnp.array([[0.2, 0.5, 0.5], [0.2, 0.5, 0.4999]]), jnp.full((2, 2), 0.5)
-    found = choose(outputs, row, jnp.zeros(2), jnp.full((3, 2), 0.5), 0.0, FORMS["augmented"])
+    found = choose(outputs, row, jnp.zeros(2), jnp.full((3, 2), 0.5), Exploration(0.0), FORMS["augmented"])
     assert found.lazy.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("persistence", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("epsilon", [0.05, 0.4, 1.0])
+def test_random_choices_last_and_their_share_is_epsilon(epsilon, persistence):
+    n_envs, steps, n_actions = 2_000, 200, 4
+    outputs, probabilities = jnp.zeros((n_envs, n_actions)), jnp.full((n_envs, n_actions), 1 / n_actions)
+
+    def step(carry, key):
+        uniform = jax.random.uniform(key, (3, n_envs))
+        exploration = Exploration(epsilon, persistence, *carry)
+        choice = choose(outputs, probabilities, jnp.zeros(n_envs), uniform, exploration, FORMS["structured"])
+        made = jnp.where(choice.lazy, n_actions, choice.executed)
+        return (choice.exploring, made), (choice.exploring, made)
+
+    start = (jnp.zeros(n_envs, bool), jnp.zeros(n_envs, int))
+    keys = jax.random.split(jax.random.key(0), steps)
+    exploring, made = map(np.asarray, jax.lax.scan(step, start, keys)[1])
+    assert abs(exploring[steps // 2 :].mean() - epsilon) < 0.1 * epsilon
+    again = exploring[:-1] & exploring[1:]  # a repetition, or a new choice that is the same with probability 1/5
+    fresh = epsilon * (1.0 - persistence) / (1.0 - epsilon * persistence) * (1.0 - persistence)
+    expected = (persistence + fresh / 5) / (persistence + fresh)
+    assert abs((made[1:] == made[:-1])[again].mean() - expected) < 0.02
 
 
 def test_a_distribution_is_sampled_as_it_is_whatever_the_rounding_of_its_end():

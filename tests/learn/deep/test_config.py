@@ -121,7 +121,7 @@ def test_a_range_and_a_control_budget_exclude_each_other(algorithm):
 
 def test_unknown_settings_are_named():
     with pytest.raises(TypeError, match=r"pqn has no setting 'buffer_size'; it has budget_step, .*, zero_share"):
-        default_config("CartPole-v1", buffer_size=3)
+        default_config("CartPole-v1", "pqn", buffer_size=3)
     with pytest.raises(TypeError, match="dqn has no setting 'lambda_'"):
         default_config("CartPole-v1", "dqn", lambda_=0.5, steps=9)
     with pytest.raises(TypeError, match=r"no settings 'epsilon_decay', 'structured'"):
@@ -133,17 +133,37 @@ def test_unknown_settings_are_named():
 def test_default_settings_depend_on_the_algorithm_and_the_environment():
     made = default_config("CartPole-v1", "dqn", eta=0.1)
     assert (made.eta, made.network, made.clip_rewards, made.buffer_size) == (0.1, None, False, 100_000)
-    assert default_config("CartPole-v1") == PQNConfig()
-    assert default_config("ALE/Breakout-v5") == PQNConfig.atari()
-    assert default_config("ALE/Pong-v5", steps=9_000) == PQNConfig.atari(steps=9_000)
+    assert made.layer_norm and made == DQNConfig.control(eta=0.1) == default_config("CartPole-v1", eta=0.1)
+    assert default_config("CartPole-v1", "pqn") == PQNConfig()
+    assert default_config("ALE/Breakout-v5", "pqn") == PQNConfig.atari()
+    assert default_config("ALE/Pong-v5", "pqn", steps=9_000) == PQNConfig.atari(steps=9_000)
+    assert default_config("ALE/Pong-v5") == DQNConfig.atari()
+    assert default_config("minatar/breakout") == PQNConfig()
     assert default_config("ALE/Pong-v5", "dqn", eta=0.1) == DQNConfig.atari(eta=0.1)
     assert default_config("minatar/breakout", "dqn") == DQNConfig.minatar()
-    atari = default_config("ALE/Breakout-v5")
+    atari = default_config("ALE/Breakout-v5", "pqn")
     assert atari.n_envs == 512 and atari.clip_rewards
     assert default_config("ALE/Breakout-v5", "dqn").buffer_size == 1_000_000
     minatar = DQNConfig.minatar(n_envs=16, eta=0.1)
     assert (minatar.n_envs, minatar.buffer_size, minatar.learning_rate) == (16, 100_000, 2.5e-4)
     assert (minatar.network, minatar.clip_rewards) == ("minatar", True)
+
+
+def test_settings_for_control_are_sized_to_the_run_and_to_the_rewards():
+    short, long = DQNConfig.control(steps=50_000), DQNConfig.control(steps=2_000_000)
+    assert (short.buffer_size, short.target_update_interval) == (100_000, 50)
+    assert (long.buffer_size, long.target_update_interval) == (1_000_000, 1_000)
+    assert DQNConfig.control(steps=100).learning_starts == 10
+    assert default_config("CartPole-v1", reward_scale=10.0).eta == (0.05, 50.0)
+    assert default_config("CartPole-v1", reward_scale=10.0, eta=0.3).eta == 0.3
+    assert default_config("CartPole-v1", reward_scale=10.0, control_budget=0.3).eta == 0.0
+    for bad in (0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match="reward_scale is"):
+            default_config("CartPole-v1", reward_scale=bad, eta=0.0)
+    with pytest.raises(ValueError, match="exploration_persistence is 1, expected a probability below 1"):
+        DQNConfig(exploration_persistence=1.0)
+    with pytest.raises(ValueError, match="max_grad_norm is 0"):
+        DQNConfig(max_grad_norm=0.0)
 
 
 def test_exploration_of_dqn_takes_dopamines_250000_steps_however_long_the_run():

@@ -1,5 +1,6 @@
 """DQN: its targets, its schedule of updates and target copies, its exploration, where it starts from."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,8 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.deep.acting import Exploration  # noqa: E402
+from lazymdp.learn.deep.algorithm import act  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
 from lazymdp.learn.deep.config import DQNConfig  # noqa: E402
 from lazymdp.learn.deep.dqn import DQN  # noqa: E402
@@ -101,15 +104,16 @@ def test_a_truncated_step_is_never_learned_from():
 def test_it_acts_over_its_default_policy(form):
     dqn = made(replace(SMALL, form=form), skewed)
     parameters, seen = dqn.network.init(jax.random.key(0)), jnp.tile(jnp.eye(7)[3], (20_000, 1))
-    act, numbers = jax.jit(dqn.act), jax.random.uniform(jax.random.key(1), (3, 20_000))
+    choose = jax.jit(functools.partial(act, dqn))
+    numbers = jax.random.uniform(jax.random.key(1), (3, 20_000))
     arguments = (jnp.full(20_000, 0.1), jnp.zeros(20_000, int), numbers)
-    choice = jax.tree.map(np.asarray, act(parameters, seen, *arguments, 1.0))
+    choice = jax.tree.map(np.asarray, choose(parameters, seen, *arguments, Exploration(1.0)))
     assert abs(choice.lazy.mean() - 1 / 3) < 0.02 and abs(choice.greedy.mean() - 1 / 3) < 0.02
     assert abs((choice.executed[choice.lazy] == 0).mean() - 0.9) < 0.02
     assert abs((choice.executed[~choice.lazy] == 0).mean() - 0.5) < 0.02
-    greedy = act(parameters, seen, *arguments, 0.0)
+    greedy = choose(parameters, seen, *arguments, Exploration(0.0))
     assert bool(greedy.greedy.all()) and len(np.unique(np.asarray(greedy.lazy))) == 1
-    high_price = act(parameters, seen, jnp.full(20_000, 9.0), *arguments[1:], 0.0)
+    high_price = choose(parameters, seen, jnp.full(20_000, 9.0), *arguments[1:], Exploration(0.0))
     assert form == "augmented" or bool(high_price.lazy.all())
 
 
@@ -117,6 +121,38 @@ def test_exploration_falls_as_in_dopamine():
     dqn = made(DQNConfig.atari(network="mlp"))
     found = [float(dqn.epsilon(steps)) for steps in (0, 20_000, 145_000, 270_000, 10_000_000)]
     np.testing.assert_allclose(found, [1.0, 1.0, 0.505, 0.01, 0.01], rtol=1e-5)
+
+
+def test_the_step_size_falls_at_the_end_of_the_run_and_gradients_are_clipped():
+    config = replace(
+        SMALL, clip_rewards=False, final_learning_rate=1e-5, decay_fraction=0.25, max_grad_norm=0.5, adam_epsilon=1e-8
+    )
+    dqn, parameters = made(config), {"w": jnp.zeros(3)}
+    state = dqn.optimizer.init(parameters)
+    n_updates, sizes = int(dqn._updates_until(config.total_steps)), []
+    assert n_updates == 475  # (2,000 - 100) / 4
+    for _ in range(n_updates + 5):
+        change, state = dqn.optimizer.update({"w": jnp.full(3, 40.0)}, state, parameters)
+        sizes.append(-float(change["w"][0]))  # Adam's change is the step size if the gradient never changes
+    np.testing.assert_allclose(sizes[:350], 1e-3, rtol=1e-3)
+    np.testing.assert_allclose(sizes[356 + 59], (1e-3 + 1e-5) / 2, rtol=0.02)
+    np.testing.assert_allclose(sizes[-5:], 1e-5, rtol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(state[1][0].mu["w"]), 0.5, rtol=1e-3)  # the mean of clipped gradients
+
+
+def test_the_huber_loss_is_linear_in_large_errors():
+    generator = np.random.default_rng(0)
+    error = generator.normal(size=40) * 3.0
+    dqn = made(replace(SMALL, huber=True, reward_scale=2.0, clip_rewards=False))
+    parameters = dqn.network.init(jax.random.key(1))
+    state, taught, zeros = generator.integers(6, size=40), generator.integers(3, size=40), jnp.zeros(40)
+    q = np.asarray(dqn.network.apply(parameters, jnp.eye(7)[state], zeros))[np.arange(40), taught]
+    paid = 0.1 * (taught < 2)
+    seen = jnp.eye(7)[state]
+    batch = Batch(seen, jnp.asarray(taught), jnp.asarray(q - error + paid), jnp.ones(40), seen, jnp.ones(40))
+    size = np.abs(error / 2.0)
+    expected = np.where(size <= 1.0, size**2 / 2, size - 0.5).mean()
+    np.testing.assert_allclose(dqn.loss(parameters, parameters, batch, zeros + 0.1), expected, rtol=1e-4)
 
 
 def test_rewards_are_clipped_for_learning_and_not_in_the_return():

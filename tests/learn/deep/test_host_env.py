@@ -7,7 +7,7 @@ import small_envs  # noqa: F401 (registers environments)
 from echo_env import EchoEnv
 from small_runs import same
 
-from lazymdp.learn.deep.host_env import GymnasiumHost, Outcome, make_gymnasium_env
+from lazymdp.learn.deep.host_env import GymnasiumHost, Outcome, make_gymnasium_env, measure_reward_scale
 from lazymdp.wrappers.lazy_action import LazyAction
 
 
@@ -129,3 +129,21 @@ def test_images_stay_bytes_and_other_observations_are_flattened():
     assert (host.shape, host.frame_shape, host.dtype, host.n_frames) == ((40, 40, 3), (40, 40, 3), np.uint8, 1)
     assert GymnasiumHost("CliffWalking-v1", 1).shape == (48,)
     assert GymnasiumHost("Blackjack-v1", 1).dtype == np.float32
+
+
+def test_the_size_of_rewards_is_measured_before_training():
+    assert measure_reward_scale("CartPole-v1") == 1.0
+    assert measure_reward_scale("CartPole-v1") == measure_reward_scale("CartPole-v1", {})
+
+    class Paid(gym.RewardWrapper):
+        def reward(self, reward):
+            return 300.0 * reward
+
+    assert measure_reward_scale(lambda: Paid(gym.make("CartPole-v1"))) == 300.0
+    assert measure_reward_scale("MountainCar-v0", {"max_episode_steps": 20}) == 1.0
+
+    class Unpaid(gym.RewardWrapper):
+        def reward(self, reward):
+            return 0.0
+
+    assert measure_reward_scale(lambda: Unpaid(gym.make("CartPole-v1"))) == 1.0

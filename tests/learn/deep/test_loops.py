@@ -12,6 +12,7 @@ from small_runs import DQN_DIAL, DQN_SMALL, SMALL, chain, compiled, same, traine
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
+import lazymdp as lz  # noqa: E402
 from lazymdp.learn.deep.algorithm import Algorithm  # noqa: E402
 from lazymdp.learn.deep.backup import FORMS  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
@@ -20,6 +21,7 @@ from lazymdp.learn.deep.dqn import DQN  # noqa: E402
 from lazymdp.learn.deep.host_env import GymnasiumHost  # noqa: E402
 from lazymdp.learn.deep.jax_env import from_mdp  # noqa: E402
 from lazymdp.learn.deep.loops import CompiledLoop, HostLoop, iterate, make_loop  # noqa: E402
+from lazymdp.learn.deep.named_arrays import to_named  # noqa: E402
 from lazymdp.learn.deep.networks import q_network  # noqa: E402
 from lazymdp.learn.deep.pqn import PQN  # noqa: E402
 from lazymdp.learn.deep.replay import _observation, sample  # noqa: E402
@@ -218,3 +220,22 @@ def test_iterations_are_not_queued():
     *earlier, _ = run._loop._episodes
     assert len(earlier) == 4 and all(array.is_ready() for array in jax.tree.leaves(earlier))
     run.close()
+
+
+@pytest.mark.parametrize("config", [SMALL, DQN_SMALL, DQN_DIAL], ids=["pqn", "dqn", "dqn, range"])
+def test_the_unit_of_rewards_and_prices_does_not_matter(config):
+    config = replace(config, clip_rewards=False, control_budget=None, steps=4 * config.steps_per_iteration)
+    eta = tuple(8.0 * price for price in config.eta) if config.is_range else 8.0 * config.eta
+    other = replace(config, eta=eta, reward_scale=8.0)
+    kind = PQN if isinstance(config, PQNConfig) else DQN
+    runs = []
+    for settings, factor in ((config, 1.0), (other, 8.0)):
+        model = lz.MDP(chain().transitions, factor * chain().rewards, 0.95)
+        loop = CompiledLoop(kind(from_mdp(model, 20), settings, uniform(2)), 0)
+        for _ in range(4):
+            loop.advance()
+        runs.append(loop.run)
+    first, second = (to_named(run.learner.parameters) for run in runs)
+    for name, array in first.items():  # prices are drawn through logarithms, which round differently
+        np.testing.assert_allclose(array, second[name], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(runs[0].actors.action, runs[1].actors.action)

@@ -4,11 +4,12 @@ import functools
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-from lazymdp.learn.deep.acting import choose  # noqa: E402
+from lazymdp.learn.deep.acting import Exploration, choose  # noqa: E402
 from lazymdp.learn.deep.backup import FORMS  # noqa: E402
 from lazymdp.learn.deep.networks import convolve, price_features, q_network, resize_head  # noqa: E402
 
@@ -119,7 +120,7 @@ def test_a_network_can_start_one_with_or_without_the_lazy_output():
     np.testing.assert_allclose(q_more[:, 2], q.mean(-1) + price, rtol=1e-4, atol=1e-6)
     half = jnp.full((7, 2), 0.5)
     chosen, chosen_more = (
-        choose(outputs, half, jnp.full(7, price), jnp.zeros((3, 7)), 0.0, FORMS[form])
+        choose(outputs, half, jnp.full(7, price), jnp.zeros((3, 7)), Exploration(0.0), FORMS[form])
         for outputs, form in ((q, "structured"), (q_more, "augmented"))
     )
     np.testing.assert_array_equal(chosen.executed, chosen_more.executed)
@@ -143,3 +144,13 @@ def test_a_convolution_over_blocks_or_as_a_product_is_the_plain_one(padding, sid
     order = ("NHWC", "HWIO", "NHWC")
     plain = jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding, dimension_numbers=order)
     np.testing.assert_allclose(convolve(x, kernel, stride, padding), plain, atol=1e-4)
+
+
+def test_numbers_with_very_small_or_large_bounds_are_divided_by_them():
+    space = spaces.Box(
+        np.array([-1.2, -0.07, -5e3, -np.inf], np.float32), np.array([0.6, 0.07, 1e3, np.inf], np.float32)
+    )
+    plain, scaled = (q_network((4,), 2, "mlp", (8,), priced=False, norm=False, space=given) for given in (None, space))
+    parameters, seen = plain.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (5, 4))
+    expected = plain.apply(parameters, seen / jnp.array([1.0, 0.07, 5e3, 1.0]), jnp.zeros(5))
+    np.testing.assert_allclose(scaled.apply(parameters, seen, jnp.zeros(5)), expected, rtol=1e-5)

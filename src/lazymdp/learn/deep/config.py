@@ -215,6 +215,8 @@ class DQNConfig(AlgorithmConfig):
     """Agent steps between two updates, over all environments."""
     target_update_interval: int = 1_000
     """Agent steps between two copies of the network to the target network."""
+    huber: bool = False
+    """Use the Huber loss, which is linear in errors above `reward_scale`, instead of the squared error."""
     max_grad_norm: float | None = None
     """Global norm to which gradients are clipped; by default they are not."""
     final_learning_rate: float | None = None
@@ -259,8 +261,9 @@ class DQNConfig(AlgorithmConfig):
         """
         steps = int(changed.get("steps", 200_000))
         settings: dict[str, Any] = dict(
-            steps=steps, n_envs=8, rollout=32, hidden=(256, 256), layer_norm=True, batch_size=64, update_interval=1,
-            learning_rate=3e-4, final_learning_rate=3e-6, decay_fraction=0.3, adam_epsilon=1e-8, max_grad_norm=10.0,
+            steps=steps, n_envs=8, rollout=32, hidden=(256, 256), layer_norm=True, huber=True, batch_size=64,
+            update_interval=1,
+            learning_rate=2.5e-4, final_learning_rate=2.5e-6, decay_fraction=0.3, adam_epsilon=1e-8, max_grad_norm=10.0,
             exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05,
             learning_starts=min(1_000, max(8, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
             target_update_interval=min(max(8, steps // 1_000), 1_000),

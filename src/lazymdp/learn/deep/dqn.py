@@ -154,11 +154,12 @@ class DQN:
         return learner
 
     def loss(self, parameters: Parameters, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """Returns the mean squared error of the trained outputs at `[B]` prices, in units of the reward scale."""
+        """Returns the mean loss of the trained outputs at `[B]` prices, in units of the reward scale."""
         outputs = self.network.apply(parameters, batch.observation, eta)
         found = jnp.take_along_axis(outputs, batch.taught[:, None], -1)[:, 0]
         error = (found - self.targets(target, batch, eta)) / self.config.reward_scale
-        return (batch.weight * jnp.square(error)).sum() / jnp.maximum(1.0, batch.weight.sum())
+        loss = optax.losses.huber_loss(error) if self.config.huber else jnp.square(error)
+        return (batch.weight * loss).sum() / jnp.maximum(1.0, batch.weight.sum())
 
     def targets(self, target: Parameters, batch: Batch, eta: Array) -> Array:
         """Returns `[B]` targets `y`, computed with the target network."""

@@ -219,10 +219,14 @@ def warm_start(algorithm: Algorithm) -> Parameters | None:
         raise ValueError(f"warm_start is {folder}, which is not a dqn run: its network cannot start one.")
     _check_fits(agent, folder, algorithm.env)
     before, after = (algorithm.env.n_actions + one.form.extra_outputs for one in (agent.algorithm, algorithm))
-    parameters = resize_head(agent.parameters, before, after, config.eta_range[0])
+    theirs = agent.algorithm.config
+    if theirs.reward_scale != config.reward_scale:
+        raise ValueError(
+            f"reward_scale is {config.reward_scale:g}, but {theirs.reward_scale:g} in warm_start ({folder}): use that."
+        )
+    parameters = resize_head(agent.parameters, before, after, config.eta_range[0] / config.reward_scale)
     wanted = jax.eval_shape(algorithm.network.init, jax.random.key(0))
     if jax.tree.map(jnp.shape, parameters) != jax.tree.map(jnp.shape, wanted):
-        theirs = agent.algorithm.config
         raise ValueError(
             f"warm_start is {folder}, whose network has another architecture: use its --network, --hidden and kind of "
             f"price ({theirs.network or 'none'}, {' '.join(map(str, theirs.hidden))}, eta {theirs.eta})."
