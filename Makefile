@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Errors only: pip's remarks about this machine's package sources are not shown.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint types pytest test-interop test-deep test-browser docs format bench results screenshots clean
+.PHONY: demo test lint types pytest test-interop test-deep test-browser seeds docs format bench results screenshots clean
 
 demo: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out demo
@@ -35,6 +35,12 @@ test-deep: $(VENV)/deep
 # The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
 	$(BIN)/pytest -m browser tests/show
+
+# Every learning test with 20 seeds: at least 19 must pass each. Writes benchmarks/results/seeds.csv.
+# One thread for each process, because pytest uses all cores.
+seeds: $(VENV)/deep $(VENV)/interop
+	JAX_PLATFORMS=cpu OMP_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false \
+		$(BIN)/pytest -n auto -q -m learning --seeds 20 tests
 
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
