@@ -20,7 +20,7 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/dev
-	$(BIN)/pytest -n 2 -m "not browser and not interop" --ignore=tests/learn/deep
+	$(BIN)/pytest -n 2 --dist worksteal -m "not browser and not interop" --ignore=tests/learn/deep
 
 # Stable-Baselines3 (its models as default policies, its learners on top) and ale-py's vector environment: two minutes.
 test-interop: $(VENV)/interop
@@ -28,9 +28,9 @@ test-interop: $(VENV)/interop
 	# ale-py can hang when its process ends: try a second time instead of waiting forever.
 	timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py || timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py
 
-# The deep agents, with JAX, pgx and ale-py: about ten minutes, less once JAX's compilation cache is filled.
+# The deep agents, with JAX, pgx and ale-py: mostly compilation, so faster once JAX's compilation cache is filled.
 test-deep: $(VENV)/deep
-	$(BIN)/pytest -n 2 tests/learn/deep
+	$(BIN)/pytest -n 2 --dist worksteal tests/learn/deep
 
 # The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev

@@ -48,14 +48,16 @@ def test_on_a_chain_it_finds_the_exact_control_set(form, seed):
 
 
 @pytest.mark.learning
-def test_on_key_door_treasure_it_finds_the_exact_control_sets(seed):
-    mdp = key_door_treasure(0.99)
+def test_on_key_door_treasure_one_dial_finds_the_exact_control_sets(seed):
+    """A discount of 0.9: at 0.99, where DQN is tested, the gaps of some states are within 3% of every price."""
+    mdp = key_door_treasure(0.9)
     config = PQNConfig(
-        steps=3_200_000, hidden=(128, 128), eta=(0.13, 0.25), zero_share=0.02, final_epsilon=0.5, epochs=2,
-        learning_rate=2e-3, final_learning_rate=1e-6,
+        gamma=0.9, steps=1_600_000, hidden=(128, 128), eta=(0.1, 0.6), zero_share=0.02, final_epsilon=1.0, epochs=2,
+        lambda_=0.3, learning_rate=2e-3, final_learning_rate=1e-6,
     )  # fmt: skip
-    pqn, etas = PQN(from_mdp(mdp, max_steps=20), config, uniform(4)), (0.149, 0.196, 0.24)
-    assert [exact_solution(mdp, eta).control.sum() for eta in etas] == [8, 5, 3]
+    # Short episodes, because some states occur only as starts; prices in the middle between changes of the set.
+    pqn, etas = PQN(from_mdp(mdp, max_steps=4), config, uniform(4)), (0.126, 0.192, 0.253, 0.44)
+    assert [exact_solution(mdp, eta).control.sum() for eta in etas] == [27, 15, 10, 4]
     parameters = trained(pqn, seed=seed).learner.parameters
     check_control_sets(mdp, etas, outputs_at(etas, mdp, pqn, parameters, shared=True))
 
