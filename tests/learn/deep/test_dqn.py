@@ -1,5 +1,6 @@
 """DQN: its targets, its schedule of updates and target copies, its exploration, where it starts from."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.deep.algorithm import act  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
 from lazymdp.learn.deep.config import DQNConfig  # noqa: E402
 from lazymdp.learn.deep.dqn import DQN  # noqa: E402
@@ -101,15 +103,15 @@ def test_a_truncated_step_is_never_learned_from():
 def test_it_acts_over_its_default_policy(form):
     dqn = made(replace(SMALL, form=form), skewed)
     parameters, seen = dqn.network.init(jax.random.key(0)), jnp.tile(jnp.eye(7)[3], (20_000, 1))
-    act, numbers = jax.jit(dqn.act), jax.random.uniform(jax.random.key(1), (3, 20_000))
+    choose, numbers = jax.jit(functools.partial(act, dqn)), jax.random.uniform(jax.random.key(1), (3, 20_000))
     arguments = (jnp.full(20_000, 0.1), jnp.zeros(20_000, int), numbers)
-    choice = jax.tree.map(np.asarray, act(parameters, seen, *arguments, 1.0))
+    choice = jax.tree.map(np.asarray, choose(parameters, seen, *arguments, 1.0))
     assert abs(choice.lazy.mean() - 1 / 3) < 0.02 and abs(choice.greedy.mean() - 1 / 3) < 0.02
     assert abs((choice.executed[choice.lazy] == 0).mean() - 0.9) < 0.02
     assert abs((choice.executed[~choice.lazy] == 0).mean() - 0.5) < 0.02
-    greedy = act(parameters, seen, *arguments, 0.0)
+    greedy = choose(parameters, seen, *arguments, 0.0)
     assert bool(greedy.greedy.all()) and len(np.unique(np.asarray(greedy.lazy))) == 1
-    high_price = act(parameters, seen, jnp.full(20_000, 9.0), *arguments[1:], 0.0)
+    high_price = choose(parameters, seen, jnp.full(20_000, 9.0), *arguments[1:], 0.0)
     assert form == "augmented" or bool(high_price.lazy.all())
 
 
