@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The test that runs the code of a page of the documentation; some pages need JAX or Stable-Baselines3.
 PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follows_it
 
-.PHONY: demo test lint types pytest test-interop test-deep test-browser docs format bench results screenshots clean
+.PHONY: demo test lint types pytest test-interop test-deep test-browser seeds docs format bench results screenshots clean
 
 demo: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out demo
@@ -22,7 +22,7 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/dev
-	$(BIN)/pytest -n 2 -m "not browser and not interop" --ignore=tests/learn/deep
+	$(BIN)/pytest -n 2 --dist worksteal -m "not browser and not interop" --ignore=tests/learn/deep
 
 # Stable-Baselines3 (its models as default policies, its learners on top, agents in its place) and ale-py's vector
 # environment: two minutes.
@@ -31,13 +31,19 @@ test-interop: $(VENV)/interop
 	# ale-py can hang when its process ends: try a second time instead of waiting forever.
 	timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py || timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py
 
-# The deep agents, with JAX, pgx and ale-py: about ten minutes, less once JAX's compilation cache is filled.
+# The deep agents, with JAX, pgx and ale-py: mostly compilation, so faster once JAX's compilation cache is filled.
 test-deep: $(VENV)/deep
-	$(BIN)/pytest -n 2 tests/learn/deep "$(PAGES)[guides/use_agent.md]" "$(PAGES)[guides/cookbook.md]"
+	$(BIN)/pytest -n 2 --dist worksteal tests/learn/deep "$(PAGES)[guides/use_agent.md]" "$(PAGES)[guides/cookbook.md]"
 
 # The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
 	$(BIN)/pytest -m browser tests/show
+
+# Every learning test with 20 seeds: at least 19 must pass each. Writes benchmarks/results/seeds.csv.
+# One thread for each process, because pytest uses all cores.
+seeds: $(VENV)/deep $(VENV)/interop
+	JAX_PLATFORMS=cpu OMP_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false \
+		$(BIN)/pytest -n auto -q -m learning --seeds 20 tests
 
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -53,11 +53,12 @@ def test_a_wrapper_pays_the_bonus():
     venv.close()
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("learner", [lz.learn.q_learning, lz.learn.sarsa])
-def test_tabular_learning_takes_the_bonus(learner):
+def test_tabular_learning_takes_the_bonus(learner, seed):
     """One action that ends the episode at once: acting is worth 2, being lazy 0."""
     mdp = lz.MDP([[[0.0, 1.0]], [[0.0, 1.0]]], [[0.0], [0.0]], 0.9, start=0, absorbing=[False, True])
-    found = learner(mdp, eta=[-2.0, 0.5], episodes=200, epsilon=0.5, points=1)
+    found = learner(mdp, eta=[-2.0, 0.5], episodes=200, epsilon=0.5, points=1, seed=seed)
     np.testing.assert_array_equal(found.action[:, 0, 0], [0, 1])
     assert found.q[0, 0, 0, 0] == pytest.approx(2.0)
 

@@ -36,7 +36,7 @@ def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
         raise ValueError(f"{what} are of type {given.dtype}, expected real numbers.")
-    array = np.ascontiguousarray(given, dtype=np.float64)
+    array = np.asarray(given, dtype=np.float64, order="C")
     if isinstance(values, np.ndarray) and array.nbytes < _SHARED_FROM and np.may_share_memory(array, values):
         return array.copy()
     return array.view()

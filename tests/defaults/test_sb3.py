@@ -130,12 +130,15 @@ def test_stable_baselines_checks_monitors_and_sets_the_price():
     assert venv.step(np.array([0, LAZY]))[1].tolist() == [0.5, 1.0]
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("algorithm", ["DQN", "PPO"])
 @pytest.mark.parametrize("default", ["uniform", "half-trained"])
-def test_control_falls_with_the_price_and_the_return_beats_the_default(example, half_trained, algorithm, default):
-    policy = half_trained if default == "half-trained" else default
+def test_control_falls_with_the_price_and_the_return_beats_the_default(example, algorithm, default, seed):
+    policy = example.half_trained(seed=seed) if default == "half-trained" else default
     alone = example.play(example.lazy_always, policy)
-    cheap, dear = (example.play(example.greedy(example.train(algorithm, policy, eta)), policy) for eta in example.ETAS)
+    cheap, dear = (
+        example.play(example.greedy(example.train(algorithm, policy, eta, seed)), policy) for eta in example.ETAS
+    )
     print(f"{algorithm} on {default}: {alone=}, {cheap=}, {dear=}")
     assert alone.control_rate == 0.0
     assert dear.control_rate < cheap.control_rate

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from brute_force import augment, optimum, policy_value
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_models import Model, models, random_model
 
@@ -101,11 +101,11 @@ def test_theorem_3_eta_max_is_where_control_ends(model):
     top = lz.eta_max(model.mdp, model.default)
     lazy = lz.LazyMDP(model.mdp, model.default, top * (1 + 1e-6) + 1e-9)
     assert not lz.solve(lazy, tol=1e-7, method="policy_iteration").control.any()
-    if top > 1e-3:
-        below = lazy.with_eta(top * (1 - 1e-4))
-        plus = augment(model.transitions, model.rewards, model.absorbing, model.default, below.eta)
-        _, q = optimum(*plus, model.gamma, model.absorbing)
-        assert (q[:, :-1].max(axis=1) > q[:, -1])[~model.absorbing].any()
+    assume(top > 1e-3)  # else the default policy is optimal, and there is no price below
+    below = lazy.with_eta(top * (1 - 1e-4))
+    plus = augment(model.transitions, model.rewards, model.absorbing, model.default, below.eta)
+    _, q = optimum(*plus, model.gamma, model.absorbing)
+    assert (q[:, :-1].max(axis=1) > q[:, -1])[~model.absorbing].any()
 
 
 def lazy_somewhere(model, eta):
@@ -119,23 +119,23 @@ def test_eta_min_is_where_laziness_begins(model):
     bottom = lz.eta_min(model.mdp, model.default)
     assert 0.0 <= bottom <= lz.eta_max(model.mdp, model.default) + 1e-9
     assert lazy_somewhere(model, bottom * (1 + 1e-3) + 1e-6)
-    if bottom > 1e-6:
-        for part in (0.05, 0.5, 0.9, 0.999):
-            assert not lazy_somewhere(model, bottom * part)
+    assume(bottom > 1e-6)
+    for part in (0.05, 0.5, 0.9, 0.999):
+        assert not lazy_somewhere(model, bottom * part)
 
 
 @given(models(gammas=(0.0, 0.5, 0.9, 0.99)))
 def test_theorem_4_holds_where_its_assumption_does(model):
     formula = lz.eta_min_theorem(model.mdp, model.default)
+    assume(formula.holds)
     exact = lz.eta_min(model.mdp, model.default)
-    if formula.holds:
-        assert formula.value == pytest.approx(exact, rel=1e-6, abs=1e-9)
+    assert formula.value == pytest.approx(exact, rel=1e-6, abs=1e-9)
 
 
 @given(models(gammas=(0.5, 0.9, 0.99)))
 def test_theorem_4_always_holds_without_absorbing_states(model):
-    if not model.absorbing.any():
-        assert lz.eta_min_theorem(model.mdp, model.default).holds
+    assume(not model.absorbing.any())
+    assert lz.eta_min_theorem(model.mdp, model.default).holds
 
 
 def test_theorem_4_fails_on_frozen_lake():

@@ -32,13 +32,14 @@ def single_price(eta):
     return small_agent(algorithm="dqn", eta=eta, **settings)
 
 
-def test_an_agent_knows_the_exact_values_critical_prices_and_control_rates():
+@pytest.mark.learning
+def test_an_agent_knows_the_exact_values_critical_prices_and_control_rates(seed):
     mdp = chain()
     config = PQNConfig(
         gamma=0.95, steps=400_000, n_envs=32, hidden=(64, 64), learning_rate=2e-3, eta=(0.02, 0.8), final_epsilon=0.3
     )
     pqn = PQN(from_mdp(mdp, max_steps=20), config, uniform(2))
-    agent = Agent(pqn, trained(pqn).learner.parameters, None)
+    agent = Agent(pqn, trained(pqn, seed=seed).learner.parameters, None)
     exact, alive = exact_solution(mdp, 0.2), ~mdp.absorbing
     np.testing.assert_allclose(agent.q(np.eye(7), 0.2)[alive], exact.q[alive], atol=0.05)
     np.testing.assert_allclose(agent.lazy_gap(np.arange(7), 0.2)[alive], exact.lazy_gap[alive], atol=0.05)

@@ -1,4 +1,4 @@
-"""What PQN learns, against exact solutions: control sets of the chain and of Key-Door-Treasure, control budgets."""
+"""The control sets that PQN learns on the chain and on Key-Door-Treasure, against the exact ones."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import small_envs  # noqa: F401 (registers environments)
 from small_runs import (
     chain,
     check_control_sets,
-    compiled,
     exact_solution,
     key_door_treasure,
     outputs_at,
@@ -33,8 +32,9 @@ def chain_prices():
     return middles, middles[np.argsort(points[:-1] / points[1:])[:3]]
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("form", ["structured", "augmented"])
-def test_on_a_chain_it_finds_the_exact_control_set(form, seed=0):
+def test_on_a_chain_it_finds_the_exact_control_set(form, seed):
     env, (middles, etas) = from_mdp(chain(), max_steps=20), chain_prices()
     if form == "structured":  # one dial for all prices
         config = PQNConfig(**CHAIN, eta=(0.5 * middles.min(), 2.0 * middles.max()))
@@ -47,39 +47,23 @@ def test_on_a_chain_it_finds_the_exact_control_set(form, seed=0):
     assert len({int(exact_solution(chain(), eta).control.sum()) for eta in etas}) == 3
 
 
-def test_on_key_door_treasure_it_finds_the_exact_control_sets(seed=0):
-    mdp = key_door_treasure(0.99)
+@pytest.mark.learning
+def test_on_key_door_treasure_one_dial_finds_the_exact_control_sets(seed):
+    """A discount of 0.9: at 0.99, where DQN is tested, the gaps of some states are within 3% of every price."""
+    mdp = key_door_treasure(0.9)
     config = PQNConfig(
-        steps=3_200_000, hidden=(128, 128), eta=(0.13, 0.25), zero_share=0.02, final_epsilon=0.5, epochs=2,
-        learning_rate=2e-3, final_learning_rate=1e-6,
+        gamma=0.9, steps=1_600_000, hidden=(128, 128), eta=(0.1, 0.6), zero_share=0.02, final_epsilon=1.0, epochs=2,
+        lambda_=0.3, learning_rate=2e-3, final_learning_rate=1e-6,
     )  # fmt: skip
-    pqn, etas = PQN(from_mdp(mdp, max_steps=20), config, uniform(4)), (0.149, 0.196, 0.24)
-    assert [exact_solution(mdp, eta).control.sum() for eta in etas] == [8, 5, 3]
+    # Short episodes, because some states occur only as starts; prices in the middle between changes of the set.
+    pqn, etas = PQN(from_mdp(mdp, max_steps=4), config, uniform(4)), (0.126, 0.192, 0.253, 0.44)
+    assert [exact_solution(mdp, eta).control.sum() for eta in etas] == [27, 15, 10, 4]
     parameters = trained(pqn, seed=seed).learner.parameters
     check_control_sets(mdp, etas, outputs_at(etas, mdp, pqn, parameters, shared=True))
 
 
-@pytest.mark.parametrize(("form", "budget"), [("structured", 0.2), ("augmented", 0.5)])
-def test_the_price_is_steered_to_the_control_budget(form, budget, seed=0):
-    config = PQNConfig(
-        gamma=0.95, steps=400_000, n_envs=32, hidden=(64,), learning_rate=2e-3, eta=0.03, final_epsilon=0.02,
-        form=form, control_budget=budget, budget_step=0.2,
-    )  # fmt: skip
-    start, iterate = compiled(PQN(from_mdp(chain(), max_steps=20), config, uniform(2)))
-    run = start(jax.random.key(seed))
-    controls, steps = [], []
-    for _ in range(config.iterations):
-        run, episodes = iterate(run)
-        ended = np.asarray(episodes.ended)
-        controls.append(np.asarray(episodes.controls)[ended].sum())
-        steps.append(np.asarray(episodes.steps)[ended].sum())
-    half = config.iterations // 2
-    assert abs(sum(controls[half:]) / sum(steps[half:]) - budget) < 0.02
-    assert 0.05 < float(run.price.low) < 0.3
-    assert abs(float(np.asarray(episodes.eta)[0, 0]) - config.eta) > 1e-3
-
-
-def test_on_the_host_it_finds_the_exact_control_sets(seed=0):
+@pytest.mark.learning
+def test_on_the_host_it_finds_the_exact_control_sets(seed):
     agent = train(
         "lazymdp-tests/Chain-v0", seed=seed, gamma=0.95, steps=60_000, n_envs=16, rollout=16, minibatches=4,
         eta=(0.02, 0.5), hidden=(32, 32), final_epsilon=0.3, learning_rate=2e-3, epochs=2,

@@ -3,6 +3,7 @@
 Here and not in `tests/cli`, because these tests train: `make test` leaves them out, `make test-deep` runs them.
 """
 
+import functools
 import json
 import os
 import shutil
@@ -264,10 +265,25 @@ KILLED = {
 }
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Returns the run of a command that nothing interrupts, made once."""
+
+    @functools.cache
+    def run(*command):
+        folder = tmp_path_factory.mktemp("whole") / "run"
+        assert main([*command, "-o", str(folder)]) == 0
+        return RunFolder(folder)
+
+    return run
+
+
 @pytest.mark.parametrize(("how", "env", "options", "total"), KILLED.values(), ids=KILLED)
-def test_a_run_that_is_killed_continues_as_if_nothing_had_happened(tmp_path, how, env, options, total, capsys):
-    command = [sys.executable, "-m", "lazymdp", "train", env, *options, "--steps", str(total)]
-    command += ["--checkpoint-seconds", "0.1", "-o", str(tmp_path / "killed")]
+def test_a_run_that_is_killed_continues_as_if_nothing_had_happened(
+    tmp_path, uninterrupted, how, env, options, total, capsys
+):
+    training = ["train", env, *options, "--steps", str(total), "--checkpoint-seconds", "0.1"]
+    command = [sys.executable, "-m", "lazymdp", *training, "-o", str(tmp_path / "killed")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=without_cache())
     last = tmp_path / "killed" / "last.json"
     wait_for(process, lambda: last.exists() and json.loads(last.read_text())["step"] >= total // 8)
@@ -276,9 +292,8 @@ def test_a_run_that_is_killed_continues_as_if_nothing_had_happened(tmp_path, how
     stopped = RunFolder(tmp_path / "killed").read()
     assert total // 8 <= stopped.step < total
     assert main(["resume", str(tmp_path / "killed"), "--episodes", "4"]) == 0
-    assert main([*command[3:-1], str(tmp_path / "whole")]) == 0
+    whole, killed = uninterrupted(*training), RunFolder(tmp_path / "killed")
     capsys.readouterr()
-    whole, killed = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "killed")
     same(whole.read().arrays, killed.read().arrays)
     same(latest(whole.replay(), 200), latest(killed.replay(), 200))
     steps = [int(line.split(",")[0]) for line in (tmp_path / "killed" / "metrics.csv").read_text().splitlines()[1:]]

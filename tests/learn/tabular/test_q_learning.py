@@ -12,12 +12,13 @@ from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
 from lazymdp.learn import q_learning, sarsa
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("form", ["augmented", "structured"])
 @pytest.mark.parametrize("eta", [0.0, 0.1, 0.4])
-def test_q_learning_finds_the_exact_values(form, eta):
+def test_q_learning_finds_the_exact_values(form, eta, seed):
     mdp, default_policy = small()
     exact = lz.solve(lz.LazyMDP(mdp, default_policy, eta))
-    found = q_learning(mdp, default_policy, eta, episodes=400_000, form=form, **DECAYING)
+    found = q_learning(mdp, default_policy, eta, seed=seed, episodes=400_000, form=form, **DECAYING)
     alive = ~mdp.absorbing
     q = found.q[0, 0]
     np.testing.assert_allclose(q[alive, : mdp.n_actions], exact.q[alive], atol=0.04)
@@ -28,59 +29,65 @@ def test_q_learning_finds_the_exact_values(form, eta):
     np.testing.assert_array_equal(found.action[0, 0][clear] < mdp.n_actions, exact.control[clear])
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("form", ["augmented", "structured"])
 @pytest.mark.parametrize(("world", "eta", "scale"), [(KeyDoorTreasure, 0.03, 1.0), (RiversAndBridges, 5.0, 100.0)])
-def test_both_forms_converge_on_both_worlds(world, eta, scale, form):
+def test_both_forms_converge_on_both_worlds(world, eta, scale, form, seed):
     mdp = uniform_start(lz.MDP.from_gymnasium(world(), 0.99))
     default_policy = lz.policies.uniform(mdp)
     exact = lz.solve(lz.LazyMDP(mdp, default_policy, eta))
     found = q_learning(
         mdp, default_policy, eta, alpha=1.0, alpha_power=0.5, epsilon=0.7, final_epsilon=0.7, episodes=400_000,
-        form=form,
+        form=form, seed=seed,
     )  # fmt: skip
     alive = ~mdp.absorbing
     error = np.abs(found.q[0, 0, alive, :4] - exact.q[alive]).max() / scale
     assert error < 0.01
 
 
-def test_structured_learns_more_from_the_same_steps():
+@pytest.mark.learning
+def test_structured_learns_more_from_the_same_steps(seed):
     """With the paper's step size and 10,000 episodes, the error of the structured form is at most a tenth."""
     mdp = uniform_start(lz.MDP.from_gymnasium(KeyDoorTreasure(), 0.99))
     exact = lz.solve(lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.03))
     alive, error, steps = ~mdp.absorbing, {}, {}
     for form in ("augmented", "structured"):
         found = q_learning(
-            mdp, None, 0.03, alpha=0.5, epsilon=0.5, final_epsilon=0.5, episodes=10_000, seed=range(10), form=form
-        )
+            mdp, None, 0.03, alpha=0.5, epsilon=0.5, final_epsilon=0.5, episodes=10_000, form=form,
+            seed=range(10 * seed, 10 * seed + 10),
+        )  # fmt: skip
         error[form] = np.abs(found.q[0][:, alive, :4] - exact.q[alive]).mean()
         steps[form] = found.steps
     assert error["structured"] < 0.1 * error["augmented"]
     assert steps["structured"] < 1.2 * steps["augmented"]
 
 
-def test_plain_q_learning_is_the_base_optimum():
+@pytest.mark.learning
+def test_plain_q_learning_is_the_base_optimum(seed):
     mdp, default_policy = small()
     exact = lz.solve(lz.LazyMDP(mdp, default_policy, 0.0))
-    found = q_learning(mdp, lazy=False, episodes=400_000, **DECAYING)
+    found = q_learning(mdp, lazy=False, seed=seed, episodes=400_000, **DECAYING)
     alive = ~mdp.absorbing
     np.testing.assert_allclose(found.q[0, 0][alive], exact.q[alive], atol=0.04)
     assert found.q.shape[-1] == mdp.n_actions
     np.testing.assert_array_equal(found.control_rate, 1.0)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("form", ["augmented", "structured"])
-def test_a_negative_price_is_a_bonus_for_acting(form):
+def test_a_negative_price_is_a_bonus_for_acting(form, seed):
     """The agent then takes control in every state."""
     mdp, default_policy = small()
     exact = lz.solve(lz.LazyMDP(mdp, default_policy, -0.2))
-    found = q_learning(mdp, default_policy, -0.2, episodes=400_000, form=form, **DECAYING)
+    found = q_learning(mdp, default_policy, -0.2, seed=seed, episodes=400_000, form=form, **DECAYING)
     alive = ~mdp.absorbing
     np.testing.assert_allclose(found.q[0, 0][alive, : mdp.n_actions], exact.q[alive], atol=0.04)
     assert (found.action[0, 0][alive] < mdp.n_actions).all()
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("form", ["augmented", "structured"])
-def test_sarsa_values_its_own_exploration(form):
+def test_sarsa_values_its_own_exploration(form, seed):
     """With full exploration the policy is fixed (uniform over A + 1 choices), and SARSA's values are its values."""
     mdp, default_policy = small()
     eta, plus = 0.2, np.full((5, 4), 0.25)
@@ -89,7 +96,7 @@ def test_sarsa_values_its_own_exploration(form):
     q = mdp.rewards - eta + mdp.gamma * (mdp.transitions @ value).reshape(5, 3)
     found = sarsa(
         mdp, default_policy, eta, episodes=100_000, epsilon=1.0, final_epsilon=1.0, alpha=1.0, alpha_power=0.7,
-        form=form,
+        form=form, seed=seed,
     )  # fmt: skip
     alive = ~mdp.absorbing
     np.testing.assert_allclose(found.q[0, 0][alive, :3], q[alive], atol=0.05)
@@ -109,11 +116,12 @@ def test_an_episode_that_starts_in_an_absorbing_state_has_no_steps():
 # -- the paper's experiment ----------------------------------------------------------------------------------------
 
 
-def test_fig_7_the_apple_distracts_unless_acting_costs():
+@pytest.mark.learning
+def test_fig_7_the_apple_distracts_unless_acting_costs(seed):
     world = KeyDoorTreasure(apple=True)
     mdp = lz.MDP.from_gymnasium(world, 0.99)
     paper = dict(alpha=0.5, epsilon=0.1, episodes=100_000, max_steps=1_000, form="augmented")
-    seeds = range(100)
+    seeds = range(100 * seed, 100 * seed + 100)
     plain = q_learning(mdp, lazy=False, seed=seeds, **paper)
     assert plain.mean_return[0, :, -1].mean() <= 0.12
     lazy = q_learning(mdp, None, [0.03, 0.05], seed=seeds, **paper)

@@ -36,10 +36,11 @@ def known():
     return lz.MDP(transitions, [[0, 0], [0.3, 1.0], [0, 0]], 0.9, start=0)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("learner", [q_learning, sarsa])
 @pytest.mark.parametrize("form", ["structured", "augmented"])
-def test_any_environment_with_discrete_spaces_learns_the_same(learner, form):
-    options = dict(eta=0.05, gamma=0.9, episodes=3_000, max_steps=50, form=form, points=10, **DECAYING)
+def test_any_environment_with_discrete_spaces_learns_the_same(learner, form, seed):
+    options = dict(eta=0.05, gamma=0.9, episodes=3_000, max_steps=50, form=form, points=10, seed=seed, **DECAYING)
     slow, fast = learner(Hidden(), **options), learner(known(), **options)
     np.testing.assert_allclose(slow.q, fast.q, atol=0.1)
     assert slow.mean_return.shape == fast.mean_return.shape
@@ -48,7 +49,8 @@ def test_any_environment_with_discrete_spaces_learns_the_same(learner, form):
     np.testing.assert_array_equal(slow.q, again.q)
 
 
-def test_a_truncated_episode_is_not_an_end():
+@pytest.mark.learning
+def test_a_truncated_episode_is_not_an_end(seed):
     """With one step per episode, the value of the start state still includes what comes after the truncation."""
 
     class OneStep(Hidden):
@@ -62,7 +64,7 @@ def test_a_truncated_episode_is_not_an_end():
             return self.state, {}
 
     exact = lz.solve(lz.LazyMDP(known(), lz.policies.uniform(known()), 0.05))
-    found = q_learning(OneStep(), eta=0.05, gamma=0.9, episodes=6_000, **DECAYING)
+    found = q_learning(OneStep(), eta=0.05, gamma=0.9, episodes=6_000, seed=seed, **DECAYING)
     np.testing.assert_allclose(found.q[0, 0, :2], exact.q[:2], atol=0.05)
     assert found.steps == 6_000
 
