@@ -30,11 +30,12 @@ import report
 from lazymdp import _cores
 from lazymdp.learn.deep.atari import FRAMES_PER_STEP, vector_env
 from lazymdp.learn.deep.compiled_defaults import uniform
-from lazymdp.learn.deep.config import DQNConfig, PQNConfig, TrainConfig
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig
 from lazymdp.learn.deep.jax_env import minatar, restart_where
 from lazymdp.learn.deep.loops import CompiledLoop
 from lazymdp.learn.deep.population import Population
 from lazymdp.learn.deep.pqn import PQN
+from lazymdp.learn.deep.train_config import TrainConfig
 from lazymdp.learn.deep.trainer import Training
 
 GOALS = {"steps a second": 30_000.0, "times SB3's DQN": 20.0}

@@ -17,8 +17,9 @@ from lazymdp._progress import Rate
 from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_control_rate, deep, say, show_evaluation
 from lazymdp.cli.output import INTERRUPTED
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
-from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, TrainConfig, default_config, is_control
+from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config, is_control
 from lazymdp.learn.deep.run_folder import RunFolder
+from lazymdp.learn.deep.train_config import TrainConfig
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FOLDER", help_behavior_hint="")]

@@ -149,8 +149,8 @@ def untrained_agent(env, named="uniform", seed=0, default_policy=None, **setting
     """
     import jax
 
-    from lazymdp.learn.deep.config import TrainConfig
     from lazymdp.learn.deep.factory import make_agent, make_algorithm
+    from lazymdp.learn.deep.train_config import TrainConfig
 
     config = TrainConfig(env, PQNConfig(**{"hidden": (16,), **settings}), named)
     algorithm = make_algorithm(config, default_policy, n_envs=1)

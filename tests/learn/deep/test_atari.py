@@ -13,8 +13,9 @@ pytest.importorskip("jax")
 pytest.importorskip("ale_py")
 
 from lazymdp.learn.deep.atari import AtariHost
-from lazymdp.learn.deep.config import DQNConfig, PQNConfig, TrainConfig
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig
 from lazymdp.learn.deep.factory import make_env
+from lazymdp.learn.deep.train_config import TrainConfig
 from lazymdp.learn.deep.trainer import Training
 
 

@@ -15,8 +15,9 @@ import lazymdp as lz  # noqa: E402
 from lazymdp.defaults.forms import row_of  # noqa: E402
 from lazymdp.defaults.protocol import BadDefault  # noqa: E402
 from lazymdp.learn.deep import compiled_defaults  # noqa: E402
-from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, PQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
 from lazymdp.learn.deep.factory import make_default_policy, make_env  # noqa: E402
+from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Training, run_training  # noqa: E402
 
 

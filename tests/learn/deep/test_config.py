@@ -13,7 +13,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from small_runs import DQN_SMALL
 
-from lazymdp.learn.deep.config import ALGORITHMS, GIVEN_IN_PYTHON, DQNConfig, PQNConfig, TrainConfig, default_config
+from lazymdp.learn.deep.config import ALGORITHMS, DQNConfig, PQNConfig, default_config
+from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, TrainConfig
 
 BAD_PQN = [
     ({"steps": 0}, "steps is 0"),

@@ -14,13 +14,14 @@ jax = pytest.importorskip("jax")
 
 import lazymdp as lz  # noqa: E402
 from lazymdp.learn.deep import factory  # noqa: E402
-from lazymdp.learn.deep.config import DQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.config import DQNConfig  # noqa: E402
 from lazymdp.learn.deep.dqn import DQN  # noqa: E402
 from lazymdp.learn.deep.factory import load, make_algorithm, make_default_policy, make_env  # noqa: E402
 from lazymdp.learn.deep.host_env import GymnasiumHost  # noqa: E402
 from lazymdp.learn.deep.jax_env import JaxEnv  # noqa: E402
 from lazymdp.learn.deep.pqn import PQN  # noqa: E402
 from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
+from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Training, run_training, train  # noqa: E402
 
 STATES, NOTHING = np.eye(16, dtype=np.float32), np.zeros(16, int)

@@ -16,7 +16,7 @@ import lazymdp as lz  # noqa: E402
 from lazymdp.learn.deep.algorithm import Algorithm  # noqa: E402
 from lazymdp.learn.deep.backup import FORMS  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
-from lazymdp.learn.deep.config import DQNConfig, PQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig  # noqa: E402
 from lazymdp.learn.deep.dqn import DQN  # noqa: E402
 from lazymdp.learn.deep.host_env import GymnasiumHost  # noqa: E402
 from lazymdp.learn.deep.jax_env import from_mdp  # noqa: E402
@@ -25,6 +25,7 @@ from lazymdp.learn.deep.named_arrays import to_named  # noqa: E402
 from lazymdp.learn.deep.networks import q_network  # noqa: E402
 from lazymdp.learn.deep.pqn import PQN  # noqa: E402
 from lazymdp.learn.deep.replay import _observation, sample  # noqa: E402
+from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Training  # noqa: E402
 
 

@@ -16,8 +16,9 @@ import safetensors  # noqa: E402
 import safetensors.numpy  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
-from lazymdp.learn.deep.config import DQNConfig, PQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig  # noqa: E402
 from lazymdp.learn.deep.run_folder import Checkpoint, ReplayPart, RunFolder  # noqa: E402
+from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Training, run_training, train  # noqa: E402
 
 LAKE = TrainConfig("FrozenLake-v1", SMALL)

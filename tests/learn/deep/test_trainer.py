@@ -13,9 +13,10 @@ from small_runs import DQN_DIAL, DQN_SMALL, SMALL, same
 
 jax = pytest.importorskip("jax")
 
-from lazymdp.learn.deep.config import DQNConfig, PQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig  # noqa: E402
 from lazymdp.learn.deep.factory import load, make_algorithm  # noqa: E402
 from lazymdp.learn.deep.run_folder import ReplayPart, RunFolder  # noqa: E402
+from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Diverged, Training, resume, run_training, train  # noqa: E402
 
 gym.register("lazymdp-tests/Echo-v0", entry_point=EchoEnv)

@@ -20,8 +20,9 @@ jax = pytest.importorskip("jax")
 
 import lazymdp as lz  # noqa: E402
 from lazymdp.cli.main import main  # noqa: E402
-from lazymdp.learn.deep.config import PQNConfig, TrainConfig  # noqa: E402
+from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
 from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
+from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 
 LAKE = ["train", "FrozenLake-v1"]
 

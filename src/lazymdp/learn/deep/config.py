@@ -2,15 +2,12 @@
 
 A deep agent is four independent choices: an algorithm (`PQNConfig` or `DQNConfig`), a form, a price, and a default
 policy. The form and the price are settings that both algorithms share (`AlgorithmConfig`). The default policy is part
-of `TrainConfig`, together with the environment and the seed.
+of a run's config (`train_config`), together with the environment and the seed.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
-import operator
 import os
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
@@ -18,10 +15,6 @@ from typing import Any, ClassVar, Literal
 
 Form = Literal["structured", "augmented"]
 
-GIVEN_IN_PYTHON = "given in Python"
-"""Placeholder in a config for an environment or a default policy that was given as a Python object."""
-WORDS = ("uniform", "noop", "repeat")
-"""Default policies that are given by a word."""
 FIRST_PRICE = 0.01
 """Price from which a control budget starts if none is given. Steering multiplies the price, so 0 would stay 0."""
 
@@ -329,7 +322,7 @@ def default_config(env: str, algorithm: str | None = None, **changed: Any) -> PQ
         changed: Settings that replace the defaults. For a control problem, `reward_scale` also sets the default range
             of prices.
     """
-    _check_env(env)
+    check_name(env)
     family = env.partition("/")[0]
     if algorithm is None:
         algorithm = "pqn" if family == "minatar" else "dqn"
@@ -347,81 +340,9 @@ def default_config(env: str, algorithm: str | None = None, **changed: Any) -> PQ
         return kind.atari(**changed)
     if family == "minatar":
         return DQNConfig.minatar(**changed) if algorithm == "dqn" else kind(**changed)
-    if _is(changed.get("reward_scale"), float):
+    if is_a(changed.get("reward_scale"), float):
         changed = {"eta": tuple(share * changed["reward_scale"] for share in CONTROL_ETA)} | changed
     return DQNConfig.control(**changed) if algorithm == "dqn" else kind(**changed)
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Everything that defines a run: environment, algorithm settings, default policy and seed."""
-
-    env: str
-    """`minatar/GAME`, `ALE/GAME-v5`, or the id of any Gymnasium environment with discrete actions (also
-    `module:Id-v0`); `GIVEN_IN_PYTHON` if the environment was given as a factory."""
-    settings: PQNConfig | DQNConfig
-    """Settings of the algorithm."""
-    default_policy: str = "uniform"
-    """Policy that acts when the agent is lazy: `uniform`, `noop`, `repeat`, an action, the folder of a run (`RUN`,
-    `RUN:epsilon=0.1` or `RUN:softmax=0.5`), the file of a Stable-Baselines3 model, or a function (`module:function`);
-    `GIVEN_IN_PYTHON` if it was given as a Python object."""
-    seed: int = 0
-    """Random seed."""
-    env_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Keyword arguments of `gymnasium.make`."""
-    extended_to: tuple[int, ...] = ()
-    """Total agent steps to which the run was extended, in this order; see `extended`."""
-
-    def __post_init__(self) -> None:
-        _check_env(self.env)
-        _check_env_kwargs(self.env, self.env_kwargs)
-        if not isinstance(self.settings, PQNConfig | DQNConfig):
-            raise TypeError(f"settings is {self.settings!r}, expected a PQNConfig or a DQNConfig.")
-        if not isinstance(self.default_policy, str | os.PathLike):
-            raise TypeError(f"default_policy is a {type(self.default_policy).__name__}, expected a name or a path.")
-        object.__setattr__(self, "default_policy", os.fspath(self.default_policy))
-        if not _is(self.seed, int):
-            raise TypeError(f"seed is {self.seed!r}, expected an integer.")
-        object.__setattr__(self, "seed", operator.index(self.seed))
-        object.__setattr__(self, "extended_to", tuple(self.extended_to))
-        if not 0 <= self.seed < 2**31:
-            raise ValueError(f"seed is {self.seed}, expected an integer from 0 to {2**31 - 1}.")
-
-    @property
-    def algorithm(self) -> str:
-        """Name of the algorithm."""
-        return self.settings.name
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """Numbers of iterations after which the run was planned to end; the last one is the end of the run."""
-        return (self.settings.iterations, *(steps // self.settings.steps_per_iteration for steps in self.extended_to))
-
-    @property
-    def total_steps(self) -> int:
-        """Agent steps of the whole run, including its extensions."""
-        return self.ends[-1] * self.settings.steps_per_iteration
-
-    def extended(self, steps: int) -> TrainConfig:
-        """Returns the config of the same run with a new total number of agent steps.
-
-        `settings.steps` remains, so that the schedules (epsilon, learning rate) keep their final values.
-        """
-        if not _is(steps, int):
-            raise TypeError(f"steps is {steps!r}, expected an integer.")
-        iterations = int(steps) // self.settings.steps_per_iteration
-        if iterations < self.ends[-1]:
-            raise ValueError(
-                f"steps is {steps:,}, but the run is planned for {self.total_steps:,} steps already: give the new "
-                "total, which must be larger."
-            )
-        if iterations == self.ends[-1]:
-            return self
-        if isinstance(self.settings, PQNConfig) and self.settings.final_learning_rate == 0.0:
-            raise ValueError(
-                "final_learning_rate of the run is 0, so that an extension would learn nothing: start a longer run."
-            )
-        return replace(self, extended_to=(*self.extended_to, int(steps)))
 
 
 _KINDS: dict[type, tuple[type, str]] = {
@@ -437,12 +358,12 @@ def _check_types(config: AlgorithmConfig) -> None:
     for field in fields(config):
         kind = float if field.name in _OPTIONAL_NUMBERS else type(field.default)
         value = getattr(config, field.name)
-        if kind in _KINDS and value is not field.default and not _is(value, kind):
+        if kind in _KINDS and value is not field.default and not is_a(value, kind):
             raise TypeError(f"{field.name} is {value!r}, expected {_KINDS[kind][1]}.")
     prices, n_prices = (config.eta, 2) if isinstance(config.eta, tuple) else ((config.eta,), 1)
-    if not all(_is(price, float) for price in prices) or len(prices) != n_prices:
+    if not all(is_a(price, float) for price in prices) or len(prices) != n_prices:
         raise TypeError(f"eta is {config.eta!r}, expected a price or a range (low, high).")
-    if not isinstance(config.hidden, tuple) or not all(_is(width, int) for width in config.hidden):
+    if not isinstance(config.hidden, tuple) or not all(is_a(width, int) for width in config.hidden):
         raise TypeError(f"hidden is {config.hidden!r}, expected layer widths, a tuple of integers.")
     for name, choices in (("form", ("structured", "augmented")), ("network", (None, "nature", "minatar", "mlp"))):
         if getattr(config, name) not in choices:
@@ -450,34 +371,15 @@ def _check_types(config: AlgorithmConfig) -> None:
             raise ValueError(f"{name} is {getattr(config, name)!r}, expected one of {names}.")
 
 
-def _is(value: Any, kind: type) -> bool:
+def is_a(value: Any, kind: type) -> bool:
     """Whether a value is of a kind; True and False are not numbers."""
     return isinstance(value, _KINDS[kind][0]) and isinstance(value, bool) == (kind is bool)
 
 
-def _check_env(env: Any) -> None:
+def check_name(env: Any) -> None:
+    """Raises an error unless the name of an environment is text."""
     if not isinstance(env, str):
         raise TypeError(f"env is {env!r}, expected the id of an environment.")
-
-
-def _check_env_kwargs(env: str, env_kwargs: Any) -> None:
-    """Raises an error if keyword arguments are given where none are taken, or if a file could not hold them."""
-    if not isinstance(env_kwargs, dict) or not all(isinstance(name, str) for name in env_kwargs):
-        raise TypeError(f"env_kwargs is {env_kwargs!r}, expected a dict of keyword arguments of gymnasium.make.")
-    if env_kwargs and env == GIVEN_IN_PYTHON:
-        raise ValueError(f"env_kwargs is {env_kwargs!r}, but env is a factory: let the factory pass these arguments.")
-    if env_kwargs and env.startswith(("minatar/", "ALE/")):
-        raise ValueError(f"env_kwargs is {env_kwargs!r}, but {env} always has the same settings and takes none.")
-    for name, value in env_kwargs.items():
-        try:
-            same = json.loads(json.dumps(value)) == value
-        except (TypeError, ValueError):
-            same = False
-        if not same:
-            raise TypeError(
-                f"env_kwargs has {name} = {value!r}, expected numbers, strings, True, False, None, lists and dicts of "
-                "strings, which config.json can hold. For anything else, give a factory as env."
-            )
 
 
 def _check_at_least_1(config: AlgorithmConfig, *names: str) -> None:

@@ -28,7 +28,7 @@ from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.atari import AtariHost
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault, unflattened
-from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, WORDS, DQNConfig, TrainConfig
+from lazymdp.learn.deep.config import DQNConfig
 from lazymdp.learn.deep.dqn import DQN
 from lazymdp.learn.deep.host_env import (
     EnvFactory,
@@ -44,6 +44,7 @@ from lazymdp.learn.deep.named_arrays import is_finite, parameters_from
 from lazymdp.learn.deep.networks import Parameters, resize_head
 from lazymdp.learn.deep.pqn import PQN
 from lazymdp.learn.deep.run_folder import Checkpoint, RunFolder, find_run
+from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, WORDS, TrainConfig
 
 
 def make_env(

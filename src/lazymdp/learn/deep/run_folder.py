@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from lazymdp._files import locked, replacing, write_text
 from lazymdp._provenance import versions
 from lazymdp.defaults.sb3 import model_file
-from lazymdp.learn.deep.config import ALGORITHMS, WORDS, TrainConfig
+from lazymdp.learn.deep.config import ALGORITHMS
+from lazymdp.learn.deep.train_config import WORDS, TrainConfig
 
 CONFIG, METRICS, LOCK, DEFAULT = "config.json", "metrics.csv", ".lock", "default"
 OWN_DEFAULT = f"./{DEFAULT}"

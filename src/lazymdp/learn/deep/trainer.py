@@ -24,13 +24,14 @@ from lazymdp._progress import training_bar
 from lazymdp.learn.deep import replay
 from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.compiled_defaults import raising_failures
-from lazymdp.learn.deep.config import GIVEN_IN_PYTHON, TrainConfig, default_config, is_control
+from lazymdp.learn.deep.config import default_config, is_control
 from lazymdp.learn.deep.dqn import DQNLearner
 from lazymdp.learn.deep.factory import check_trusted, make_agent, make_algorithm, warm_start
 from lazymdp.learn.deep.host_env import EnvFactory, check_env, measure_reward_scale
 from lazymdp.learn.deep.loops import make_loop
 from lazymdp.learn.deep.named_arrays import Arrays, is_finite
 from lazymdp.learn.deep.run_folder import Checkpoint, Metrics, ReplayPart, RunFolder
+from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, TrainConfig
 
 ENOUGH_EPISODES = 20
 """Smallest number of episodes from which the quality of a checkpoint is computed."""
