@@ -82,7 +82,7 @@ class TrainConfig:
             )
         if iterations == self.ends[-1]:
             return self
-        if isinstance(self.settings, PQNConfig) and self.settings.final_learning_rate == 0.0:
+        if self.settings.final_learning_rate == 0.0:
             raise ValueError(
                 "final_learning_rate of the run is 0, so that an extension would learn nothing: start a longer run."
             )
