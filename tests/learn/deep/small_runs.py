@@ -16,9 +16,9 @@ DQN_DIAL = DQNConfig(
     steps=6000, eta=(0.01, 0.5), n_envs=4, rollout=32, buffer_size=800, learning_starts=200, target_update_interval=400,
     hidden=(16,), learning_rate=1e-3,
 )  # fmt: skip
-OPTIONS = ["--n-envs", "16", "--rollout", "8", "--hidden", "16", "16", "--episodes", "8"]
+OPTIONS = ["--algorithm", "pqn", "--n-envs", "16", "--rollout", "8", "--hidden", "16", "16", "--episodes", "8"]
 DQN_OPTIONS = ["--algorithm", "dqn", "--n-envs", "4", "--rollout", "32", "--buffer-size", "800", "--learning-starts",
-               "200", "--hidden", "16", "--episodes", "8", "--eta", "0.1"]  # fmt: skip
+               "200", "--hidden", "16", "--update-interval", "4", "--episodes", "8", "--eta", "0.1"]  # fmt: skip
 
 
 def same(arrays, other):

@@ -23,7 +23,8 @@ from lazymdp.learn.deep.trainer import train  # noqa: E402
 
 @functools.cache
 def small_agent(env="FrozenLake-v1", **settings):
-    return train(env, **({"steps": 2000, "n_envs": 16, "rollout": 8, "hidden": (16,)} | settings))
+    small = {"algorithm": "pqn", "eta": (0.005, 0.5), "steps": 2000, "n_envs": 16, "rollout": 8, "hidden": (16,)}
+    return train(env, **(small | settings))
 
 
 def single_price(eta):

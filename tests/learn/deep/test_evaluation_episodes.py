@@ -14,7 +14,7 @@ from lazymdp.learn.deep.trainer import train  # noqa: E402
 
 @functools.cache
 def agent(env, **settings):
-    return train(env, steps=2000, n_envs=16, rollout=8, hidden=(16,), **settings)
+    return train(env, **({"algorithm": "pqn", "steps": 2000, "n_envs": 16, "rollout": 8, "hidden": (16,)} | settings))
 
 
 @pytest.mark.parametrize("env", ["FrozenLake-v1", "CartPole-v1"])  # compiled, on the host

@@ -115,7 +115,7 @@ def test_bad_default_policies_are_refused():
         make_default_policy(np.ones((3, 2)), lake)
     with pytest.raises(ValueError, match=r"sum to 28\.0, not 1"):
         make_default_policy(np.full((16, 4), 7.0), lake)
-    agent = train("FrozenLake-v1", steps=128, n_envs=16, rollout=8, hidden=(16,))
+    agent = train("FrozenLake-v1", algorithm="pqn", steps=128, n_envs=16, rollout=8, hidden=(16,))
     with pytest.raises(TypeError, match=r"default_policy is an Agent: give agent\.as_default\(\)"):
         make_default_policy(agent, lake)
     found = make_default_policy(agent.as_default(), lake)(STATES, NOTHING)
@@ -155,7 +155,7 @@ def test_a_run_can_be_the_default_policy_of_another(dqn_run, tmp_path):
 
 
 def test_a_dial_is_a_default_policy_at_price_0():
-    dial = train("FrozenLake-v1", steps=256, n_envs=16, rollout=8, hidden=(16,))
+    dial = train("FrozenLake-v1", algorithm="pqn", steps=256, n_envs=16, rollout=8, hidden=(16,))
     policy = dial.as_default(epsilon=0.2).probabilities(STATES, NOTHING)
     np.testing.assert_allclose(policy, 0.8 * np.eye(4)[dial.q(STATES, 0.0).argmax(1)] + 0.05, rtol=1e-5)
 
@@ -182,7 +182,7 @@ def test_a_run_starts_from_the_network_of_another(dqn_run):
 
 
 def test_only_a_dqn_run_can_start_one(tmp_path):
-    train("FrozenLake-v1", folder=tmp_path / "pqn", steps=128, n_envs=16, rollout=8, hidden=(16,))
+    train("FrozenLake-v1", algorithm="pqn", folder=tmp_path / "pqn", steps=128, n_envs=16, rollout=8, hidden=(16,))
     settings = replace(DQN_RUN, warm_start=tmp_path / "pqn")
     with pytest.raises(ValueError, match="pqn, which is not a dqn run: its network cannot start one"):
         factory.check(TrainConfig("FrozenLake-v1", settings))

@@ -130,7 +130,8 @@ def test_a_run_is_kept_and_continues_where_it_was(tmp_path, settings):
 
 
 def test_a_python_default_policy_is_given_again_and_what_cannot_be_trained_leaves_nothing_behind(tmp_path):
-    settings, run = dict(n_envs=16, rollout=8, hidden=(16, 16), steps=256), tmp_path / "run"
+    settings = dict(algorithm="pqn", n_envs=16, rollout=8, hidden=(16, 16), steps=256)
+    run = tmp_path / "run"
     with pytest.raises(ValueError, match="shape"):
         train("FrozenLake-v1", default_policy=np.ones((3, 2)), folder=run, **settings)
     with pytest.raises(ValueError, match="checkpoint_seconds is 0"):

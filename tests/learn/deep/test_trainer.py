@@ -153,7 +153,7 @@ def test_a_run_that_was_killed_just_after_it_was_extended_continues(tmp_path):
 
 # -- environments and default policies that are given in Python ------------------------------------------------------
 
-ECHO = dict(eta=0.1, steps=128, n_envs=4, rollout=8, minibatches=2, hidden=(8,))
+ECHO = dict(algorithm="pqn", eta=0.1, steps=128, n_envs=4, rollout=8, minibatches=2, hidden=(8,))
 
 
 def test_an_environment_from_a_factory_is_given_again(tmp_path):
@@ -204,7 +204,13 @@ def test_what_is_no_environment_is_refused_before_anything_is_written(tmp_path):
 
 def test_keyword_arguments_of_an_environment_are_part_of_the_run(tmp_path):
     given = dict(
-        env_kwargs={"is_slippery": False}, folder=tmp_path / "run", steps=128, n_envs=4, rollout=8, hidden=(8,)
+        algorithm="pqn",
+        env_kwargs={"is_slippery": False},
+        folder=tmp_path / "run",
+        steps=128,
+        n_envs=4,
+        rollout=8,
+        hidden=(8,),
     )
     train("FrozenLake-v1", **given)
     env = load(tmp_path / "run").algorithm.env  # from its first state, "down" leads to state 4
@@ -262,9 +268,8 @@ def test_on_the_host_every_episode_is_reported_once_and_whole():
 
 def test_a_single_price_is_reported_as_it_is():
     rows = []
-    train(
-        "FrozenLake-v1", steps=2000, n_envs=16, rollout=8, hidden=(16,), eta=5.0, on_report=lambda _, m: rows.extend(m)
-    )
+    settings = dict(algorithm="pqn", steps=2000, n_envs=16, rollout=8, hidden=(16,), eta=5.0)
+    train("FrozenLake-v1", on_report=lambda _, metrics: rows.extend(metrics), **settings)
     assert {row.eta for row in rows} == {5.0}
 
 
@@ -279,7 +284,7 @@ def test_train_takes_settings_and_refuses_unknown_ones():
                   learning_starts=100, hidden=(8,))  # fmt: skip
     assert agent.eta == 0.3 and agent.algorithm.config.hidden == (8,)
     np.testing.assert_array_equal(agent.algorithm.default_policy(np.eye(16), np.zeros(16, int)), np.eye(4)[[2] * 16])
-    with pytest.raises(TypeError, match="pqn has no setting 'learner'"):
+    with pytest.raises(TypeError, match="dqn has no setting 'learner'"):
         train("FrozenLake-v1", learner="dqn")
     with pytest.raises(TypeError, match="expected the id of an environment"):
         train(3)

@@ -252,16 +252,17 @@ class DQNConfig(AlgorithmConfig):
         because each copy propagates values by one step. Random choices last for several steps at first, since single
         random actions cancel each other.
         """
-        steps = int(changed.get("steps", 200_000))
+        given = {"steps": 200_000, "n_envs": 8} | changed
+        # A value that is not an integer is reported by the checks of the settings below.
+        steps, n_envs = (int(given[name]) if is_a(given[name], int) else 1 for name in ("steps", "n_envs"))
         settings: dict[str, Any] = dict(
-            steps=steps, n_envs=8, rollout=32, hidden=(256, 256), layer_norm=True, huber=True, batch_size=64,
-            update_interval=1,
+            rollout=32, hidden=(256, 256), layer_norm=True, huber=True, batch_size=64, update_interval=1,
             learning_rate=2.5e-4, final_learning_rate=2.5e-6, decay_fraction=0.3, adam_epsilon=1e-8, max_grad_norm=10.0,
             exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05, zero_share=0.5,
-            learning_starts=min(1_000, max(8, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
+            learning_starts=max(n_envs, min(1_000, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
             target_update_interval=min(max(8, steps // 1_000), 1_000),
         )  # fmt: skip
-        return cls(**(settings | changed))
+        return cls(**(settings | given))
 
     @classmethod
     def _exploring(cls, settings: dict[str, Any]) -> DQNConfig:
