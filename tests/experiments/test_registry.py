@@ -1,5 +1,6 @@
 """Every experiment of the registry: data in, claims and figure out; settings are explained and can be varied."""
 
+import functools
 from dataclasses import fields
 from pathlib import Path
 
@@ -35,9 +36,12 @@ SPOILED = {
 """A column and the values that make a claim fail."""
 
 
-@pytest.fixture(scope="module")
-def quick():
-    return {name: EXPERIMENTS[name].run(EXPERIMENTS[name].config(**QUICK[name]), None) for name in QUICK}
+@functools.cache
+def quick(name):
+    """Runs an experiment with small settings, once. Returns its data and the progress that it reported."""
+    told = []
+    config = EXPERIMENTS[name].config(**QUICK[name])
+    return EXPERIMENTS[name].run(config, lambda done, total: told.append((done, total))), told
 
 
 def same(data, other):
@@ -55,8 +59,8 @@ def test_all_but_the_studies_run_on_a_cpu():
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_data_claims_and_figure_survive_the_way_to_the_disk_and_back(quick, name, tmp_path):
-    experiment, data = EXPERIMENTS[name], quick[name]
+def test_data_claims_and_figure_survive_the_way_to_the_disk_and_back(name, tmp_path):
+    experiment, (data, _) = EXPERIMENTS[name], quick(name)
     claims = experiment.claims(data)
     results_io.save(tmp_path, data, results_io.Record(name, {}, "", 0.0, {}, ""), claims)
     read = results_io.load(tmp_path)
@@ -69,9 +73,9 @@ def test_data_claims_and_figure_survive_the_way_to_the_disk_and_back(quick, name
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_claims_fail_where_the_data_say_so(quick, name):
+def test_claims_fail_where_the_data_say_so(name):
     where, column, value = SPOILED[name]
-    data = {key: dict(columns) for key, columns in quick[name].items()}
+    data = {key: dict(columns) for key, columns in quick(name)[0].items()}
     data[where][column] = np.broadcast_to(value, data[where][column].shape)
     assert not all(claim.holds for claim in EXPERIMENTS[name].claims(data))
 
@@ -98,7 +102,6 @@ def test_the_same_seed_gives_the_same_data_and_another_seed_other_data():
 
 @pytest.mark.parametrize("name", QUICK)
 def test_progress_reaches_its_end(name):
-    told = []
-    EXPERIMENTS[name].run(EXPERIMENTS[name].config(**QUICK[name]), lambda done, total: told.append((done, total)))
+    _, told = quick(name)
     assert told[-1][0] == told[-1][1]
     assert len({total for _, total in told}) == 1
