@@ -164,12 +164,13 @@ def write_page(rows: list[dict]) -> None:
         return [float(row[name]) for row in chosen]
 
     def shown(interval) -> str:
-        return f"{interval.mean:.4g} [{interval.low:.4g}, {interval.high:.4g}]"
+        one = interval.low == interval.high
+        return f"{interval.mean:.4g}" if one else f"{interval.mean:.4g} [{interval.low:.4g}, {interval.high:.4g}]"
 
     plain, dial, frontier = [], [], []
     for env, steps in STEPS.items():
         runs = {agent: found(agent, env) for agent in ("dqn", "sb3", "dial")}
-        iqm = {agent: iqm_interval(column(made, "mean_return")) for agent, made in runs.items() if len(made) > 1}
+        iqm = {agent: iqm_interval(column(made, "mean_return")) for agent, made in runs.items() if made}
         cpu = {agent: statistics.median(column(made, "cpu_seconds")) for agent, made in runs.items() if made}
         if "dqn" in iqm and "sb3" in iqm:
             worse = iqm["dqn"].mean < iqm["sb3"].low

@@ -74,10 +74,10 @@ def transition_rows(transitions: Any) -> sp.csr_array:
         matrix = _interleave(transitions)
     else:
         array = real_array(transitions, "transitions")
-        if array.ndim != 3 or array.shape[0] != array.shape[2]:
+        if array.ndim != 3 or array.shape[0] != array.shape[2] or not array.size:
             raise ValueError(
-                f"transitions have shape {array.shape}, expected [S, A, S], a list of A sparse [S, S], "
-                "or one sparse [S*A, S]."
+                f"transitions have shape {array.shape}, expected [S, A, S] with at least one state and one action, a "
+                "list of A sparse [S, S], or one sparse [S*A, S]."
             )
         matrix = array.reshape(-1, array.shape[2])
     n_rows, n_states = matrix.shape
