@@ -142,6 +142,8 @@ def test_the_size_of_rewards_is_measured_before_training():
     assert measure_reward_scale(lambda: Paid(gym.make("CartPole-v1"))) == 300.0
     assert measure_reward_scale("MountainCar-v0", {"max_episode_steps": 20}) == 1.0
 
+    assert measure_reward_scale("FrozenLake-v1") == 1.0  # rewards are rare
+
     class Unpaid(gym.RewardWrapper):
         def reward(self, reward):
             return 0.0

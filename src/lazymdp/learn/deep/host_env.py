@@ -225,7 +225,10 @@ class GymnasiumHost:
 
 
 def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> float:
-    """Returns the root mean square of the rewards of 1,000 random steps, to two digits; 1 if there are no rewards."""
+    """Returns the root mean square of the rewards other than 0 in 1,000 random steps, to two digits; 1 if there are none.
+
+    Zeros are left out, because values are as large as rewards even if these are rare.
+    """
     made = make_gymnasium_env(env, env_kwargs)
     try:
         first, count = _actions(made, name_of(env))
@@ -238,7 +241,8 @@ def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | 
                 made.reset(seed=place + 1)
     finally:
         made.close()
-    scale = float(f"{np.sqrt(np.mean(rewards**2)):.2g}")
+    paid = rewards[rewards != 0.0]
+    scale = float(f"{np.sqrt(np.mean(paid**2)):.2g}") if paid.size else 1.0
     return scale if 0.0 < scale < np.inf else 1.0
 
 
