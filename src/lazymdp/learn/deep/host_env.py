@@ -225,7 +225,7 @@ class GymnasiumHost:
 
 
 def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> float:
-    """Returns the root mean square of the rewards other than 0 in 1,000 random steps, to two digits; 1 if there are none.
+    """Returns the root mean square of the rewards other than 0 in 1,000 random steps, to two digits, or 1.
 
     Zeros are left out, because values are as large as rewards even if these are rare.
     """
