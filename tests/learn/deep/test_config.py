@@ -147,7 +147,7 @@ def test_default_settings_depend_on_the_algorithm_and_the_environment():
     assert default_config("ALE/Breakout-v5", "dqn").buffer_size == 1_000_000
     minatar = DQNConfig.minatar(n_envs=16, eta=0.1)
     assert (minatar.n_envs, minatar.buffer_size, minatar.learning_rate) == (16, 100_000, 2.5e-4)
-    assert (minatar.network, minatar.clip_rewards) == ("minatar", True)
+    assert (minatar.network, minatar.clip_rewards, minatar.adam_epsilon) == ("minatar", True, 3.125e-4)
 
 
 def test_settings_for_control_are_sized_to_the_run_and_to_the_rewards():

@@ -286,7 +286,7 @@ def test_train_takes_settings_and_refuses_unknown_ones():
     np.testing.assert_array_equal(agent.algorithm.default_policy(np.eye(16), np.zeros(16, int)), np.eye(4)[[2] * 16])
     with pytest.raises(TypeError, match="dqn has no setting 'learner'"):
         train("FrozenLake-v1", learner="dqn")
-    with pytest.raises(TypeError, match="expected the id of an environment"):
+    with pytest.raises(TypeError, match="env is 3, expected an id or a factory"):
         train(3)
     with pytest.raises(ValueError, match="checkpoint_seconds is nan"):
         train("FrozenLake-v1", checkpoint_seconds=float("nan"))

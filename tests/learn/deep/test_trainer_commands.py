@@ -59,7 +59,7 @@ def test_train_and_evaluate_and_what_the_folder_contains(tmp_path, capsys):
     assert found["etas"] == [0.0, 0.5] and found["step"] == 19_968
     assert main(["evaluate", str(folder), "--best", "--episodes", "4"]) == 0
     assert "4 episodes at each price" in capsys.readouterr().out
-    assert main(["evaluate", str(folder), "--eta", "0.9", "--episodes", "1"]) == 0
+    assert main(["evaluate", str(folder), "--eta", "9", "--episodes", "1"]) == 0
     shown = capsys.readouterr()
     assert "1 episode at each price" in shown.out and "outside the range trained for" in " ".join(shown.err.split())
     assert "lazymdp resume" in refused(capsys, [*LAKE, "-o", folder])
@@ -87,7 +87,7 @@ def test_a_folder_is_named_after_the_algorithm_the_environment_and_the_seed(tmp_
 
 def test_a_complete_run_is_not_touched(tmp_path, capsys):
     folder = tmp_path / "run"
-    assert main([*LAKE, "-o", str(folder), "--steps", "4000", *OPTIONS]) == 0
+    assert main([*LAKE, "-o", str(folder), "--steps", "4000", *OPTIONS, "--eta", "0.005", "0.5"]) == 0
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     capsys.readouterr()
     assert main(["resume", str(folder), "--episodes", "4", "--json"]) == 0

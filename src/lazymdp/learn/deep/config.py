@@ -196,7 +196,7 @@ class DQNConfig(AlgorithmConfig):
     rollout: int = 64
     learning_rate: float = 2.5e-4
     final_epsilon: float = 0.01
-    adam_epsilon: float = 3.125e-4
+    adam_epsilon: float = 1e-8
     """Epsilon of the Adam optimizer."""
     buffer_size: int = 100_000
     """Agent steps kept in the replay buffer, over all environments."""
@@ -242,7 +242,9 @@ class DQNConfig(AlgorithmConfig):
     @classmethod
     def minatar(cls, **changed: Any) -> DQNConfig:
         """Returns Dopamine's settings for MinAtar, but with 16 environments instead of one."""
-        return cls._exploring(dict(steps=10_000_000, network="minatar", clip_rewards=True) | changed)
+        return cls._exploring(
+            dict(steps=10_000_000, network="minatar", clip_rewards=True, adam_epsilon=3.125e-4) | changed
+        )
 
     @classmethod
     def control(cls, **changed: Any) -> DQNConfig:
@@ -257,7 +259,7 @@ class DQNConfig(AlgorithmConfig):
         steps, n_envs = (int(given[name]) if is_a(given[name], int) else 1 for name in ("steps", "n_envs"))
         settings: dict[str, Any] = dict(
             rollout=32, hidden=(256, 256), layer_norm=True, huber=True, batch_size=64, update_interval=1,
-            learning_rate=2.5e-4, final_learning_rate=2.5e-6, decay_fraction=0.3, adam_epsilon=1e-8, max_grad_norm=10.0,
+            learning_rate=2.5e-4, final_learning_rate=2.5e-6, decay_fraction=0.3, max_grad_norm=10.0,
             exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05, zero_share=0.5,
             learning_starts=max(n_envs, min(1_000, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
             target_update_interval=min(max(8, steps // 1_000), 1_000),
