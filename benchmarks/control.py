@@ -189,7 +189,7 @@ def write_page(rows: list[dict]) -> None:
             within = iqm["dial"].mean >= iqm["dqn"].mean - 0.05 * abs(iqm["dqn"].mean)
             dial.append(
                 [env, f"{2 * steps:,}", f"{shown(iqm['dial'])} ({len(runs['dial'])})", shown(iqm["dqn"]),
-                 "yes" if within else "no", "no" if rises else "yes",
+                 "yes" if within else "no", "one seed" if len(runs["dial"]) < 2 else "no" if rises else "yes",
                  f"{means[top].mean:.4g} at {statistics.mean(column(at[top], 'control_rate')):.1%} control",
                  f"{means[math.inf].mean:.4g}", "yes" if same else "no"]
             )  # fmt: skip
