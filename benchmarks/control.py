@@ -202,7 +202,9 @@ def write_page(rows: list[dict]) -> None:
         "exploration. lazymdp uses its defaults, the DQN of Stable-Baselines3 the settings of its zoo (for FrozenLake, "
         "which the zoo does not have, those of CartPole). Returns are interquartile means over the seeds (their number "
         "in parentheses) with 95% bootstrap intervals. Times are medians of the processor time of training, "
-        "compilation included, because the machine was not idle; the file of runs also has the elapsed time.",
+        "compilation included, because the machine was not idle and runs were paused; the elapsed times in the file of "
+        "runs mean nothing. Our defaults were chosen in trial runs on the same environments and partly the same seeds "
+        "(`benchmarks/results/control_sweeps.csv`); the zoo's settings were tuned on these environments, too.",
         "## dqn at price 0",
         "*No worse*: our mean is not below the interval of SB3's.",
         report.markdown(
