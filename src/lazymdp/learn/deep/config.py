@@ -53,11 +53,11 @@ class AlgorithmConfig:
     final_epsilon: float = 0.05
     """Share of the steps that explore after epsilon has fallen."""
     exploration_persistence: float = 0.0
-    """Probability that an exploring step is followed by a repetition of its choice. Longer excursions find distant
-    rewards; epsilon remains the share of steps that explore."""
+    """Probability, times epsilon, that an exploring step is followed by a repetition of its choice. Random choices thus
+    last longest at first, which finds distant rewards; epsilon remains the share of steps that explore."""
     reward_scale: float = 1.0
-    """Size of a typical reward. The network computes values in this unit, and features of prices, too; errors are
-    measured in it. Everything that goes in or comes out of an agent is in the environment's own units."""
+    """Size of a typical reward. Inside the network, values and prices are in this unit, and so are the errors of the
+    loss. Outside, all values, prices and returns are in the environment's own units."""
     clip_rewards: bool = False
     """Clip rewards to [-1, 1] for learning. Reported returns are never clipped."""
     network: Literal["nature", "minatar", "mlp"] | None = None

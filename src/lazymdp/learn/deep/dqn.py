@@ -6,8 +6,9 @@ be the value of a state according to the target network: the better of taking co
 `y = r - eta + gamma (1 - terminated) v(s')`                       for `q(s, a)`, structured form,
 `y = r - eta [c is not lazy] + gamma (1 - terminated) v(s')`       for `q(s, c)`, augmented form (the paper's),
 
-and the loss is `(q - y)^2`. The price enters when a step is replayed, not when it is stored, so one replay buffer
-serves every price. With a range of prices, a new price is drawn for each replayed step and is an input of the network.
+and the loss is `(q - y)^2`, or the Huber loss if `huber` is set. The price enters when a step is replayed, not when it
+is stored, so one replay buffer serves every price. With a range of prices, a new price is drawn for each replayed step
+and is an input of the network.
 
 Deviations from Dopamine's DQN (JAX, defaults), apart from the price:
 
