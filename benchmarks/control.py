@@ -24,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import report
 
@@ -36,7 +37,10 @@ STEPS = {
 }
 EPISODES = 100
 RUNS = report.ROOT / "benchmarks" / "results" / "control.csv"
-FIELDS = ("agent", "env", "seed", "steps", "seconds", "cpu_seconds", "eta", "mean_return", "std_return", "control_rate")
+FIELDS = (
+    "agent", "env", "seed", "steps", "seconds", "cpu_seconds", "eta", "mean_return", "std_return", "control_rate",
+    "machine",
+)  # fmt: skip
 
 _WIDE = {"policy_kwargs": {"net_arch": [256, 256]}}
 _LANDER = dict(
@@ -86,7 +90,12 @@ def worker(agent: str, env: str, seed: int) -> None:
     """Makes one run and prints its rows."""
     steps = STEPS[env] * (2 if agent == "dial" else 1)
     rows = sb3(env, seed, steps) if agent == "sb3" else ours(agent, env, seed, steps)
-    head = {"agent": agent, "env": env, "seed": seed, "steps": steps}
+    print_rows(agent, env, seed, steps, rows)
+
+
+def print_rows(agent: str, env: str, seed: int, steps: int, rows: list[dict]) -> None:
+    """Prints the rows of a run for the process that started it."""
+    head = {"agent": agent, "env": env, "seed": seed, "steps": steps, "machine": report.machine()}
     print("\n" + json.dumps([{**head, **{k: round(float(v), 5) for k, v in row.items()}} for row in rows]))
 
 
@@ -109,15 +118,15 @@ def _row(times: dict, eta: float, played, place: int) -> dict:
     return {**times, "eta": eta, **spread, "control_rate": played.control_rate[place]}
 
 
-def make_runs(jobs: list[tuple[str, str, int]], cores: list[int]) -> None:
-    """Makes the runs, one per core at a time, and adds their rows to the file as they end."""
+def make_runs(script: str, jobs: list[tuple[str, str, int]], cores: list[int], runs: Path) -> None:
+    """Makes the runs with a script's workers, one per core at a time, and adds their rows to a file as they end."""
     running: dict[int, tuple[tuple[str, str, int], subprocess.Popen]] = {}
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
     while jobs or running:
         for core in cores:
             if core not in running and jobs:
                 job = jobs.pop(0)
-                command = ["taskset", "-c", str(core), sys.executable, __file__, "--worker", *map(str, job)]
+                command = ["taskset", "-c", str(core), sys.executable, script, "--worker", *map(str, job)]
                 running[core] = job, subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
         for core, (job, process) in list(running.items()):
             if process.poll() is None:
@@ -127,7 +136,7 @@ def make_runs(jobs: list[tuple[str, str, int]], cores: list[int]) -> None:
             if process.returncode:
                 raise SystemExit(f"{job} ended with {process.returncode}:\n{output}")
             rows = json.loads(output.strip().splitlines()[-1])
-            add_rows(rows)
+            add_rows(rows, runs)
             print(
                 *(f"{row[k]}" for row in rows[:1] for k in ("agent", "env", "seed", "seconds", "mean_return")),
                 flush=True,
@@ -135,21 +144,21 @@ def make_runs(jobs: list[tuple[str, str, int]], cores: list[int]) -> None:
         time.sleep(0.2)
 
 
-def add_rows(rows: list[dict]) -> None:
-    """Appends rows to the file of runs."""
-    new = not RUNS.exists()
-    with RUNS.open("a", newline="") as file:
+def add_rows(rows: list[dict], runs: Path) -> None:
+    """Appends rows to a file of runs."""
+    new = not runs.exists()
+    with runs.open("a", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         if new:
             writer.writeheader()
         writer.writerows(rows)
 
 
-def made() -> list[dict]:
+def made(runs: Path = RUNS) -> list[dict]:
     """Returns the rows of all runs made so far."""
-    if not RUNS.exists():
+    if not runs.exists():
         return []
-    with RUNS.open() as file:
+    with runs.open() as file:
         return list(csv.DictReader(file))
 
 
@@ -171,7 +180,9 @@ def write_page(rows: list[dict]) -> None:
     for env, steps in STEPS.items():
         runs = {agent: found(agent, env) for agent in ("dqn", "sb3", "dial")}
         iqm = {agent: iqm_interval(column(made, "mean_return")) for agent, made in runs.items() if made}
-        cpu = {agent: statistics.median(column(made, "cpu_seconds")) for agent, made in runs.items() if made}
+        here = {row["machine"] for row in runs["sb3"]}  # times are compared on the machine that made the peer's runs
+        timed = {agent: [row for row in made if row["machine"] in here] for agent, made in runs.items()}
+        cpu = {agent: statistics.median(column(made, "cpu_seconds")) for agent, made in timed.items() if made}
         if "dqn" in iqm and "sb3" in iqm:
             worse = iqm["dqn"].mean < iqm["sb3"].low
             plain.append(
@@ -201,10 +212,12 @@ def write_page(rows: list[dict]) -> None:
         "Every run uses one core and no other: training, then 100 episodes with the final network and without "
         "exploration. lazymdp uses its defaults, the DQN of Stable-Baselines3 the settings of its zoo (for FrozenLake, "
         "which the zoo does not have, those of CartPole). Returns are interquartile means over the seeds (their number "
-        "in parentheses) with 95% bootstrap intervals. Times are medians of the processor time of training, "
-        "compilation included, because the machine was not idle and runs were paused; the elapsed times in the file of "
-        "runs mean nothing. Our defaults were chosen in trial runs on the same environments and partly the same seeds "
-        "(`benchmarks/results/control_sweeps.csv`); the zoo's settings were tuned on these environments, too.",
+        "in parentheses) with 95% bootstrap intervals. Most of our runs were made on a machine with 16 cores. Times "
+        "are medians over the runs on the machine that made SB3's: processor time of training on one core, compilation "
+        "included, which is the elapsed time of a run that has a core to itself. (The elapsed times in the file of "
+        "runs mean nothing, because the machine was not idle and runs were paused.) Our defaults were chosen in trial "
+        "runs on the same environments and partly the same seeds (`benchmarks/results/control_sweeps.csv`); the zoo's "
+        "settings were tuned on these environments, too.",
         "## dqn at price 0",
         "*No worse*: our mean is not below the interval of SB3's.",
         report.markdown(
@@ -247,7 +260,7 @@ def main() -> None:
         if seed < (given.seeds or counts[agent]) and (agent, env, seed) not in done
     ]
     if not given.page:
-        make_runs(wanted, given.cores)
+        make_runs(__file__, wanted, given.cores, RUNS)
     write_page(made())
 
 

@@ -29,6 +29,11 @@ def circumstances(packages: Iterable[str]) -> dict:
     }
 
 
+def machine() -> str:
+    """Returns the processor and the number of cores."""
+    return f"{_cpu()}, {os.cpu_count()} cores"
+
+
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 2) -> None:
     """Prints a table. The first `words` columns are left-aligned, the others right-aligned."""
     table = Table(title=title)

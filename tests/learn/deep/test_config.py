@@ -104,7 +104,8 @@ def test_any_value_makes_a_config_or_an_error_that_names_the_setting(algorithm, 
         assert setting in names and len(rest) > 10
         return
     low, high = config.eta_range
-    assert 0.0 <= low <= high < math.inf and config.reported_etas and config.total_steps >= config.steps_per_iteration
+    assert -math.inf < low <= high < math.inf and (low >= 0.0 or not config.is_range)  # a single price may be a bonus
+    assert config.reported_etas and config.total_steps >= config.steps_per_iteration
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -24,18 +24,23 @@ def test_a_single_price_is_always_drawn(eta):
     price = prices.initial(DQNConfig(eta=eta))
     for drawn in (
         prices.draw(price, jax.random.key(0), (50,)),
-        prices.relabel(price, DQNConfig(eta=eta), jax.random.key(0), (50,)),
+        prices.relabel(price, DQNConfig(eta=eta, batch_size=50), jax.random.key(0)),
     ):
         np.testing.assert_array_equal(drawn, np.full(50, eta, np.float32))
 
 
-def test_replayed_steps_of_a_range_are_learned_from_at_prices_drawn_afresh():
-    config = DQNConfig(eta=(0.01, 1.0), zero_share=0.5)
+def test_replayed_steps_of_a_range_are_learned_from_at_0_and_at_prices_drawn_afresh():
+    config = DQNConfig(eta=(0.01, 1.0), batch_size=500, prices_per_step=5)
     first, second = (
-        np.asarray(prices.relabel(prices.initial(config), config, jax.random.key(seed), (2000,))) for seed in (0, 1)
+        np.asarray(prices.relabel(prices.initial(config), config, jax.random.key(seed))) for seed in (0, 1)
     )
-    assert len(np.unique(first)) > 500 and (first != second).mean() > 0.7
-    assert abs((first == 0.0).mean() - 0.5) < 0.05 and first.max() <= 1.001
+    assert first.shape == (500, 5) and (first[:, 0] == 0.0).all()
+    assert (first[:, 1:] != second[:, 1:]).mean() > 0.99
+    parts = 10.0 ** (
+        np.log10(first[:, 1:]) * 2.0
+    )  # each of four prices lies in its own quarter of the logarithmic scale
+    edges = np.logspace(-4, 0, 5)
+    assert (parts >= 0.999 * edges[:-1]).all() and (parts <= 1.001 * edges[1:]).all()
 
 
 def test_a_budget_raises_the_price_while_there_is_too_much_control():

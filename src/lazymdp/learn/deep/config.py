@@ -48,6 +48,9 @@ class AlgorithmConfig:
     """Discount factor."""
     learning_rate: float = 1e-3
     """Step size of the optimizer."""
+    final_learning_rate: float | None = None
+    """Step size at the end of the run; by default it stays the same. With a control budget, the step size does not fall
+    below a tenth of `learning_rate`, because the network has to keep up with the price."""
     exploration_fraction: float = 0.1
     """Share of the run over which epsilon falls linearly from 1 to `final_epsilon`."""
     final_epsilon: float = 0.05
@@ -80,6 +83,13 @@ class AlgorithmConfig:
     def is_range(self) -> bool:
         """Whether the agent is a dial, trained for a range of prices."""
         return isinstance(self.eta, tuple)
+
+    @property
+    def last_learning_rate(self) -> float:
+        """Step size at the end of the run: `final_learning_rate` with its exceptions."""
+        if self.final_learning_rate is None:
+            return self.learning_rate
+        return max(self.final_learning_rate, 0.1 * self.learning_rate if self.control_budget is not None else 0.0)
 
     @property
     def eta_range(self) -> tuple[float, float]:
@@ -129,6 +139,8 @@ class AlgorithmConfig:
             raise ValueError(f"eta is {self.eta}, expected a range (low, high) with 0 < low < high, or one price.")
         if not math.isfinite(low):
             raise ValueError(f"eta is {self.eta}, expected a finite price.")
+        if self.final_learning_rate is not None and not 0.0 <= self.final_learning_rate < math.inf:
+            raise ValueError(f"final_learning_rate is {self.final_learning_rate}, expected a number of at least 0.")
         if low < 0.0 and self.control_budget is not None:
             raise ValueError(f"eta is {self.eta}, expected a price of at least 0 to steer toward a control budget.")
         if self.is_range and not 0.0 < self.zero_share < 1.0:
@@ -152,7 +164,7 @@ class AlgorithmConfig:
 class PQNConfig(AlgorithmConfig):
     """Settings of PQN: parallel Q(lambda) without replay. The fastest algorithm in compiled environments."""
 
-    final_learning_rate: float = 1e-5
+    final_learning_rate: float | None = 1e-5
     """Step size at the end of the run; it falls linearly from `learning_rate`."""
     epochs: int = 1
     """Passes over each rollout."""
@@ -179,8 +191,6 @@ class PQNConfig(AlgorithmConfig):
         _check_at_least_1(self, "epochs", "minibatches")
         _check_shares(self, "lambda_")
         _check_positive(self, "max_grad_norm")
-        if not 0.0 <= self.final_learning_rate < math.inf:
-            raise ValueError(f"final_learning_rate is {self.final_learning_rate}, expected a number of at least 0.")
         if self.steps_per_iteration < self.minibatches:
             raise ValueError(
                 f"minibatches is {self.minibatches}, but an iteration has only {self.steps_per_iteration} steps "
@@ -202,6 +212,8 @@ class DQNConfig(AlgorithmConfig):
     """Agent steps kept in the replay buffer, over all environments."""
     batch_size: int = 32
     """Replayed steps per update."""
+    prices_per_step: int = 4
+    """Number of prices at which each replayed step is learned from, if there is a range: 0 and draws from the range."""
     learning_starts: int = 1_000
     """Agent steps before the first update."""
     update_interval: int = 4
@@ -212,8 +224,6 @@ class DQNConfig(AlgorithmConfig):
     """Use the Huber loss, which is linear in errors above `reward_scale`, instead of the squared error."""
     max_grad_norm: float | None = None
     """Global norm to which gradients are clipped; by default they are not."""
-    final_learning_rate: float | None = None
-    """Step size at the end of the run; by default it stays the same."""
     decay_fraction: float = 1.0
     """Share of the run, at its end, over which the step size falls linearly to `final_learning_rate`."""
     layer_norm: bool = False
@@ -261,7 +271,7 @@ class DQNConfig(AlgorithmConfig):
             rollout=32, hidden=(256, 256), layer_norm=True, huber=True, batch_size=64, update_interval=1,
             learning_rate=2.5e-4, final_learning_rate=2.5e-6, decay_fraction=0.3, max_grad_norm=10.0,
             exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05, zero_share=0.5,
-            learning_starts=max(n_envs, min(1_000, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
+            learning_starts=max(n_envs, min(1_000, steps // 10)), buffer_size=min(max(100_000, steps), 1_000_000),
             target_update_interval=min(max(8, steps // 1_000), 1_000),
         )  # fmt: skip
         return cls(**(settings | given))
@@ -282,12 +292,14 @@ class DQNConfig(AlgorithmConfig):
     def _check(self) -> None:
         super()._check()
         _check_at_least_1(self, "batch_size", "update_interval", "target_update_interval")
+        if self.is_range and self.prices_per_step < 2:
+            raise ValueError(
+                f"prices_per_step is {self.prices_per_step}, expected at least 2: price 0 and one from the range."
+            )
         _check_positive(self, "adam_epsilon")
         _check_shares(self, "decay_fraction")
         if self.max_grad_norm is not None:
             _check_positive(self, "max_grad_norm")
-        if self.final_learning_rate is not None and not 0.0 <= self.final_learning_rate < math.inf:
-            raise ValueError(f"final_learning_rate is {self.final_learning_rate}, expected a number of at least 0.")
         if self.learning_starts < self.n_envs:
             raise ValueError(
                 f"learning_starts is {self.learning_starts} with {self.n_envs} environments, expected at least one "

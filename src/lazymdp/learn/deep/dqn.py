@@ -7,8 +7,8 @@ be the value of a state according to the target network: the better of taking co
 `y = r - eta [c is not lazy] + gamma (1 - terminated) v(s')`       for `q(s, c)`, augmented form (the paper's),
 
 and the loss is `(q - y)^2`, or the Huber loss if `huber` is set. The price enters when a step is replayed, not when it
-is stored, so one replay buffer serves every price. With a range of prices, a new price is drawn for each replayed step
-and is an input of the network.
+is stored, so one replay buffer serves every price. With a range of prices, the price is an input of the network, and
+each replayed step is learned from at `prices_per_step` prices: 0 and new draws from the range.
 
 Deviations from Dopamine's DQN (JAX, defaults), apart from the price:
 
@@ -139,7 +139,7 @@ class DQN:
             parameters, optimizer = carry
             sample_key, price_key = jax.random.split(jax.random.fold_in(key, number))
             batch = replay.sample(learner.replay, time + 1, self.config.batch_size, self.env.n_frames, sample_key)
-            eta = prices.relabel(price, self.config, price_key, (self.config.batch_size,))
+            eta = prices.relabel(price, self.config, price_key)
             gradient = jax.grad(self.loss)(parameters, learner.target, batch, eta)
             change, optimizer = self.optimizer.update(gradient, optimizer, parameters)
             return optax.apply_updates(parameters, change), optimizer
@@ -155,21 +155,26 @@ class DQN:
         return learner
 
     def loss(self, parameters: Parameters, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """Returns the mean loss of the trained outputs at `[B]` prices, in units of the reward scale."""
+        """Returns the mean loss of the trained outputs at `[B]` or `[B, K]` prices, in units of the reward scale."""
         outputs = self.network.apply(parameters, batch.observation, eta)
-        found = jnp.take_along_axis(outputs, batch.taught[:, None], -1)[:, 0]
+        taught = jnp.broadcast_to(_like(batch.taught, eta), eta.shape)
+        found = jnp.take_along_axis(outputs, taught[..., None], -1)[..., 0]
         error = (found - self.targets(target, batch, eta)) / self.config.reward_scale
         loss = optax.losses.huber_loss(error) if self.config.huber else jnp.square(error)
-        return (batch.weight * loss).sum() / jnp.maximum(1.0, batch.weight.sum())
+        return (batch.weight * loss.reshape(*batch.weight.shape, -1).mean(-1)).sum() / jnp.maximum(
+            1.0, batch.weight.sum()
+        )
 
     def targets(self, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """Returns `[B]` targets `y`, computed with the target network."""
+        """Returns the targets `y`, computed with the target network, in the shape of the prices."""
         # `taught` can be A, lazy, only in the augmented form, which does not use the default policy's probabilities.
         executed, lazy = jnp.minimum(batch.taught, self.env.n_actions - 1), batch.taught == self.env.n_actions
         outputs = self.network.apply(target, batch.next_observation, eta)
-        control, idle = self.form.values(outputs, self.default_policy(batch.next_observation, executed), eta)
-        discount = self.config.gamma * (1.0 - batch.terminated)
-        return batch.reward - self.form.paid(eta, lazy) + discount * lazy_value(control.max(-1), idle)
+        likely = self.default_policy(batch.next_observation, executed)
+        likely = likely.reshape(likely.shape[0], *[1] * (eta.ndim - 1), -1)
+        control, idle = self.form.values(outputs, likely, eta)
+        reward, discount = _like(batch.reward, eta), _like(self.config.gamma * (1.0 - batch.terminated), eta)
+        return reward - self.form.paid(eta, _like(lazy, eta)) + discount * lazy_value(control.max(-1), idle)
 
     def _optimizer(self) -> optax.GradientTransformation:
         """Returns Adam, with clipped gradients and a falling step size if the settings say so."""
@@ -178,7 +183,7 @@ class DQN:
         if config.final_learning_rate is not None:
             updates = int(self._updates_until(config.total_steps))
             fall = max(1, round(config.decay_fraction * updates))
-            rate = optax.linear_schedule(rate, config.final_learning_rate, fall, updates - fall)
+            rate = optax.linear_schedule(rate, config.last_learning_rate, fall, updates - fall)
         adam = optax.adam(rate, eps=config.adam_epsilon)
         if config.max_grad_norm is None:
             return adam
@@ -188,3 +193,8 @@ class DQN:
         """Returns the number of updates due in the first `steps` agent steps."""
         interval, first = self.config.update_interval, self.config.learning_starts
         return (steps > first) * (steps // interval - first // interval)
+
+
+def _like(numbers: Array, eta: Array) -> Array:
+    """Returns `[B]` numbers in a shape that broadcasts to that of `[B]` or `[B, K]` prices."""
+    return numbers.reshape(-1, *[1] * (eta.ndim - 1))

@@ -2,7 +2,8 @@
 
 There are two kinds of network, MLPs and convolutional networks, each with or without the price as an input and with or
 without layer norm (PQN needs layer norm; Dopamine's DQN has none). The features of the price are concatenated after the
-first dense layer of an MLP, or after the convolutions.
+first dense layer of an MLP, or after the convolutions. What comes before does not depend on the price, so that several
+prices for one observation cost little more than one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Network(NamedTuple):
     """A network as two pure functions."""
 
     init: Callable[[Array], Parameters]  # random key -> parameters
-    apply: Callable[[Parameters, Array, Array], Array]  # (parameters, observations [M, ...], eta [M]) -> outputs [M, C]
+    apply: Callable[[Parameters, Array, Array], Array]
+    """`(parameters, observations [M, ...], eta [M])` to outputs `[M, C]`, or with prices `[M, K]` to `[M, K, C]`."""
 
 
 def q_network(
@@ -128,9 +130,18 @@ class Dense(eqx.Module):  # type: ignore[misc, unused-ignore]
             self.bias = jnp.zeros(n_outputs)
         self.norm = eqx.nn.LayerNorm(n_outputs) if norm else None
 
-    def __call__(self, x: Array) -> Array:
-        """Maps `[M, inputs]` to `[M, outputs]`, in the precision of `x`."""
-        x = x @ self.kernel.astype(x.dtype) + self.bias.astype(x.dtype)
+    def __call__(self, x: Array, price: Array | None = None) -> Array:
+        """Maps `[M, inputs]` to `[M, outputs]`, in the precision of `x`.
+
+        The features of the price, if given, are the last inputs: `[M, features]`, or `[M, K, features]` for K prices,
+        which gives `[M, K, outputs]`. In the latter case, the product with `x` is computed only once.
+        """
+        kernel = self.kernel.astype(x.dtype)
+        if price is not None and price.ndim > x.ndim:
+            x = (x @ kernel[: x.shape[-1]])[:, None] + price @ kernel[x.shape[-1] :]
+        else:
+            x = (x if price is None else jnp.concatenate([x, price], -1)) @ kernel
+        x = x + self.bias.astype(x.dtype)
         return x if self.norm is None else _normed(self.norm, x)
 
 
@@ -156,18 +167,17 @@ class DenseNet(eqx.Module):  # type: ignore[misc, unused-ignore]
         self.head = Dense(inputs[-1], n_outputs, head_key, like_linear=norm, norm=False)
 
     def __call__(self, observations: Array, eta: Array) -> Array:
-        """Maps `[M, ...]` observations and `[M]` prices to `[M, C]` values."""
+        """Maps `[M, ...]` observations and `[M]` or `[M, K]` prices to `[M, C]` or `[M, K, C]` values."""
         x = _numbers(observations).reshape(observations.shape[0], -1)
         for number, layer in enumerate([*self.layers, self.head]):
-            if number == 1 and self.price is not None:
-                x = jnp.concatenate([x, self._price(eta)], -1)
-            x = layer(x) if layer is self.head else jax.nn.relu(layer(x))
+            x = layer(x, self._price(eta) if number == 1 and self.price is not None else None)
+            x = x if layer is self.head else jax.nn.relu(x)
         return x
 
     def _price(self, eta: Array) -> Array:
         # Three products written out: a matrix product would be a separate kernel, and a slow one in the backward pass.
         parts = zip(self.price, jnp.moveaxis(price_features(eta), -1, 0), strict=True)  # type: ignore[arg-type, unused-ignore]
-        return jax.nn.relu(sum(kernel * feature[:, None] for kernel, feature in parts))
+        return jax.nn.relu(sum(kernel * feature[..., None] for kernel, feature in parts))
 
 
 class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
@@ -212,7 +222,7 @@ class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
         self.head = Dense(inputs[-1], n_outputs, head_key, like_linear=norm, norm=False)
 
     def __call__(self, observations: Array, eta: Array) -> Array:
-        """Maps `[M, height, width, channels]` observations and `[M]` prices to `[M, C]` values."""
+        """Maps `[M, height, width, channels]` observations and `[M]` or `[M, K]` prices to values."""
         half = self.norms is not None and jax.default_backend() != "cpu"
         x = _numbers(observations, jnp.bfloat16 if half else jnp.float32)
         for number, (kernel, stride) in enumerate(zip(self.kernels, self.strides, strict=True)):
@@ -222,11 +232,10 @@ class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
                 x = convolve(x, kernel, stride, "SAME") + self.biases[number]
             x = jax.nn.relu(x)
         x = x.reshape(x.shape[0], -1)
-        if self.price is not None:
-            x = jnp.concatenate([x, jax.nn.relu(self.price(price_features(eta))).astype(x.dtype)], -1)
+        price = None if self.price is None else jax.nn.relu(self.price(price_features(eta))).astype(x.dtype)
         for layer in self.layers:
-            x = jax.nn.relu(layer(x))
-        return self.head(x.astype(jnp.float32))
+            x, price = jax.nn.relu(layer(x, price)), None
+        return self.head(x.astype(jnp.float32), None if price is None else price.astype(jnp.float32))
 
 
 def price_features(eta: Array) -> Array:

@@ -113,7 +113,7 @@ class PQN:
         # On the host, the network is fitted to a rollout while the next one is collected.
         self.updates_after_steps = self.updates_carry_over = self._overlaps = not isinstance(env, JaxEnv)
         rate = optax.linear_schedule(
-            config.learning_rate, config.final_learning_rate, config.iterations * self.gradient_steps
+            config.learning_rate, config.last_learning_rate, config.iterations * self.gradient_steps
         )
         # Parameters are flattened: one long array takes fewer kernels than many short ones.
         self.optimizer = optax.flatten(optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.radam(rate)))

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lazymdp.learn.deep.config import AlgorithmConfig
+from lazymdp.learn.deep.config import AlgorithmConfig, DQNConfig
 
 SMALLEST_PRICE = 1e-4
 """A budget does not steer the price below this; otherwise it could take very long to rise again."""
@@ -49,13 +49,27 @@ def price(low: float, high: float, zero_share: float = 0.0) -> Price:
 def draw(prices: Price, key: Array, shape: tuple[int, ...]) -> Array:
     """Draws prices of the given shape."""
     zero, place = jax.random.uniform(key, (2, *shape))
+    return jnp.where(zero < prices.zero_share, 0.0, _positive(prices, place))
+
+
+def relabel(prices: Price, config: DQNConfig, key: Array) -> Array:
+    """Returns prices for the replayed steps of a batch: `[B]` times the single price, or `[B, K]` prices of a range.
+
+    The first of the K prices of a step is 0. The others are log-uniform, one in each of K - 1 equal parts of the range,
+    so that every step is learned from over the whole range.
+    """
+    if not config.is_range:
+        return jnp.broadcast_to(prices.low, (config.batch_size,))
+    parts = config.prices_per_step - 1
+    place = jax.random.uniform(key, (config.batch_size, parts))
+    positive = _positive(prices, (jnp.arange(parts) + place) / parts)
+    return jnp.concatenate([jnp.zeros_like(positive[:, :1]), positive], -1)
+
+
+def _positive(prices: Price, place: Array) -> Array:
+    """Returns the positive prices at places from 0 to 1 on the logarithmic scale of the range."""
     ratio = jnp.where(prices.low > 0.0, prices.high / jnp.maximum(prices.low, 1e-30), 1.0)
-    return jnp.where(zero < prices.zero_share, 0.0, prices.low * jnp.exp(place * jnp.log(ratio)))
-
-
-def relabel(prices: Price, config: AlgorithmConfig, key: Array, shape: tuple[int, ...]) -> Array:
-    """Returns prices for replayed steps: new draws from a range, or the current single price."""
-    return draw(prices, key, shape) if config.is_range else jnp.broadcast_to(prices.low, shape)
+    return prices.low * jnp.exp(place * jnp.log(ratio))
 
 
 def steer(prices: Price, config: AlgorithmConfig, greedy: Array, controls: Array, steps: Array) -> Price:

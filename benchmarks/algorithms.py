@@ -1,0 +1,148 @@
+"""Which algorithm when: dqn and pqn with their defaults, and SB3's DQN, after equal steps and after equal time.
+
+    python benchmarks/algorithms.py                   # makes the runs that are missing, then writes the page
+    python benchmarks/algorithms.py --page            # writes the page again from the runs
+
+A run trains at price 0 on one core, then plays 100 episodes without exploration. Equal steps are those of
+``benchmarks/control.py``, whose runs of dqn and of SB3 are used. For equal time, the number of steps is chosen so that
+training takes about as long as dqn's equal steps. The Atari game was trained on a GPU: its rows come from ``results/``.
+Runs are kept in ``benchmarks/results/algorithms.csv``; delete a row to make its run again.
+"""
+
+from __future__ import annotations
+
+import environment  # noqa: F401  re-executes this script in benchmarks/.venv, before anything else is needed
+
+# isort: split
+import argparse
+import csv
+import os
+import statistics
+import time
+
+import control
+import report
+
+RUNS = report.ROOT / "benchmarks" / "results" / "algorithms.csv"
+SEEDS = 3
+STEPS = {
+    "minatar/breakout": {"dqn": 300_000, "pqn": 300_000, "sb3": 300_000, "pqn-time": 1_500_000, "sb3-time": 90_000},
+    "CartPole-v1": {"pqn": 50_000, "pqn-time": 600_000, "sb3-time": 44_000},
+    "LunarLander-v3": {"pqn": 200_000, "pqn-time": 2_000_000, "sb3-time": 53_000},
+}
+"""Steps of each run; `-time` marks those that take about as long as dqn."""
+SB3_MINATAR = dict(
+    learning_rate=1e-4, batch_size=32, buffer_size=100_000, learning_starts=10_000, target_update_interval=1000,
+    train_freq=4, gradient_steps=1, exploration_fraction=0.1, exploration_final_eps=0.01,
+    policy_kwargs={"net_arch": [256, 128]},
+)  # fmt: skip
+"""The zoo's settings for Atari with an MLP and a shorter start: SB3's convolutions need images of 36 pixels or more."""
+ATARI_FRAMES = 4
+
+
+def worker(agent: str, env: str, seed: int) -> None:
+    """Makes one run and prints its rows."""
+    steps, kind = STEPS[env][agent], agent.removesuffix("-time")
+    rows = sb3(env, seed, steps) if kind == "sb3" else ours(kind, env, seed, steps)
+    control.print_rows(agent, env, seed, steps, rows)
+
+
+def ours(algorithm: str, env: str, seed: int, steps: int) -> list[dict]:
+    """Trains and evaluates one of our algorithms at price 0."""
+    import lazymdp as lz
+
+    started, cpu = time.perf_counter(), time.process_time()
+    trained = lz.learn.train(env, algorithm=algorithm, steps=steps, seed=seed, eta=0.0)
+    times = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu}
+    returns = trained.evaluate(episodes=control.EPISODES, seed=seed).returns[0]
+    spread = {"mean_return": returns.mean(), "std_return": returns.std()}
+    return [{**times, "eta": 0.0, **spread, "control_rate": 1.0}]
+
+
+def sb3(env: str, seed: int, steps: int) -> list[dict]:
+    """Trains and evaluates SB3's DQN; MinAtar's games are the same ones as ours."""
+    if not env.startswith("minatar/"):
+        return control.sb3(env, seed, steps)
+    import gymnasium as gym
+
+    from lazymdp.learn.deep.factory import make_env
+    from lazymdp.learn.deep.single_env import make_single
+
+    name = "Lazymdp" + env.removeprefix("minatar/").capitalize() + "-v0"
+    gym.register(name, lambda: make_single(make_env(env)))
+    control.ZOO[name] = SB3_MINATAR
+    return control.sb3(name, seed, steps)
+
+
+def atari() -> dict[str, list[str]]:
+    """Returns the cells of the Atari game: training returns, from the runs in ``results/``."""
+    with (report.ROOT / "results" / "dqn-dopamine" / "comparison.csv").open() as file:
+        dqn = next(row for row in csv.DictReader(file) if row["game"] == "Breakout")
+    with (report.ROOT / "results" / "breakout" / "metrics.csv").open() as file:
+        curve = [row for row in csv.DictReader(file) if float(row["eta"]) == 0.0]
+    for row in curve:
+        row["frames"] = ATARI_FRAMES * int(row["step"])
+
+    def pqn(frames: int) -> str:
+        near = [float(row["mean_return"]) for row in curve if 0.95 * frames <= row["frames"] <= 1.05 * frames]
+        return f"{statistics.mean(near):.3g}"
+
+    return {"dqn": f"{float(dqn['10m_ours']):.3g}", "steps": pqn(10_000_000), "time": pqn(20_000_000)}
+
+
+def write_page() -> None:
+    """Writes the page from the runs."""
+    from lazymdp.measure.statistics import mean_interval
+
+    rows = [*control.made(RUNS), *(row for row in control.made() if row["agent"] in ("dqn", "sb3"))]
+
+    def cell(agent: str, env: str) -> str:
+        runs = [row for row in rows if (row["agent"], row["env"]) == (agent, env)]
+        runs = [row for row in runs if int(row["seed"]) < SEEDS and float(row["eta"]) == 0.0]
+        if not runs:
+            return "-"
+        mean = mean_interval([float(row["mean_return"]) for row in runs])
+        seconds = statistics.median(float(row["cpu_seconds"]) for row in runs)
+        return f"{mean.mean:.4g} ({int(runs[0]['steps']):,} steps, {seconds:.0f} s)"
+
+    table = []
+    for env in STEPS:
+        table.append([env, "steps", cell("dqn", env), cell("pqn", env), cell("sb3", env)])
+        table.append([env, "time", cell("dqn", env), cell("pqn-time", env), cell("sb3-time", env)])
+    game = atari()
+    table.append(["ALE/Breakout-v5", "frames", f"{game['dqn']} (10 M)", f"{game['steps']} (10 M)", ""])
+    table.append(["ALE/Breakout-v5", "time", f"{game['dqn']} (10 M)", f"{game['time']} (20 M)", ""])
+    sections = [
+        "`lazymdp train ENV` without `--algorithm` takes `pqn` for MinAtar, whose games are compiled with the learner, "
+        "and `dqn` for everything else. This table is why. Returns at price 0, means of three seeds after 100 episodes "
+        "each; processor time of training on one core, compilation included.",
+        report.markdown(["environment", "equal", "dqn", "pqn", "SB3 DQN"], table, 2),
+        "The row of Atari compares training returns of one seed each on an H200: `dqn` at price 0 "
+        "(`results/dqn-dopamine`) and price 0 of a `pqn` dial (`results/breakout`), which is therefore at a "
+        "disadvantage. Alone on that machine, `dqn` trains at about 33,000 frames per second and `pqn` at about twice "
+        "that, hence 20 M frames in equal time. For SB3 on MinAtar, which its zoo does not have, we took the zoo's "
+        "settings for Atari with an MLP.",
+    ]
+    made = report.circumstances(["lazymdp", "jax", "gymnasium", "stable-baselines3", "torch", "box2d", "pgx"])
+    report.write("algorithms", "Which algorithm when", {"circumstances": made, "runs": RUNS.name}, sections)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cores", nargs="+", type=int, default=sorted(os.sched_getaffinity(0)))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        agent, env, seed = given.worker
+        return worker(agent, env, int(seed))
+    done = {(row["agent"], row["env"], int(row["seed"])) for row in control.made(RUNS)}
+    jobs = [(agent, env, seed) for seed in range(given.seeds) for env, agents in STEPS.items() for agent in agents]
+    if not given.page:
+        control.make_runs(__file__, [job for job in jobs if job not in done], given.cores, RUNS)
+    write_page()
+
+
+if __name__ == "__main__":
+    main()
