@@ -12,8 +12,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
-from lazymdp.learn.deep.acting import Exploration  # noqa: E402
-from lazymdp.learn.deep.algorithm import act  # noqa: E402
+from lazymdp.learn.deep.acting import Exploration, act  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
 from lazymdp.learn.deep.config import DQNConfig  # noqa: E402
 from lazymdp.learn.deep.dqn import DQN  # noqa: E402

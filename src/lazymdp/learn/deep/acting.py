@@ -6,13 +6,17 @@ turns in two groups.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from lazymdp.learn.deep.backup import Form, lazy_value
+
+if TYPE_CHECKING:
+    from lazymdp.learn.deep.algorithm import Algorithm
+    from lazymdp.learn.deep.networks import Parameters
 
 _Tree = TypeVar("_Tree")
 
@@ -39,6 +43,26 @@ class Exploration(NamedTuple):
     persistence: float = 0.0  # probability that an exploring step is followed by a repetition of its choice
     exploring: Array | bool = False  # [M] whether the last step explored, in the same episode
     last_choice: Array | int = 0  # [M] choice at the last step, A if it was lazy
+
+
+def act(
+    algorithm: Algorithm, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array,
+    exploration: Exploration,
+) -> Choice:  # fmt: skip
+    """Makes epsilon-greedy choices with an algorithm's network and default policy.
+
+    Args:
+        algorithm: The algorithm.
+        parameters: Parameters of the network.
+        observation: `[M, ...]` observations.
+        eta: `[M]` prices.
+        last_action: `[M]` actions executed last, the no-op at the start of an episode.
+        uniform: `[3, M]` random numbers between 0 and 1.
+        exploration: How to explore.
+    """
+    outputs = algorithm.network.apply(parameters, observation, eta)
+    probabilities = algorithm.default_policy(observation, last_action)
+    return choose(outputs, probabilities, eta, uniform, exploration, algorithm.form)
 
 
 def choose(

@@ -16,8 +16,8 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.learn.deep import host_evaluation
-from lazymdp.learn.deep.acting import Exploration
-from lazymdp.learn.deep.algorithm import Algorithm, act
+from lazymdp.learn.deep.acting import Exploration, act
+from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.compiled_defaults import HostDefault, greedy, raising_failures, softmax
 from lazymdp.learn.deep.evaluation_episodes import (
     MAX_STEPS,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from jax import Array
 
-from lazymdp.learn.deep.acting import Choice, Exploration, Group, choose
+from lazymdp.learn.deep.acting import Choice, Group
 from lazymdp.learn.deep.backup import Form
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault
 from lazymdp.learn.deep.config import AlgorithmConfig
@@ -70,23 +70,3 @@ class Algorithm(Protocol):
 
     def end_rollout(self, learner: Learner, iteration: Array, key: Array) -> Learner:
         """Learns from a complete rollout, or prepares to do so."""
-
-
-def act(
-    algorithm: Algorithm, parameters: Parameters, observation: Array, eta: Array, last_action: Array, uniform: Array,
-    exploration: Exploration,
-) -> Choice:  # fmt: skip
-    """Makes epsilon-greedy choices with an algorithm's network and default policy.
-
-    Args:
-        algorithm: The algorithm.
-        parameters: Parameters of the network.
-        observation: `[M, ...]` observations.
-        eta: `[M]` prices.
-        last_action: `[M]` actions executed last, the no-op at the start of an episode.
-        uniform: `[3, M]` random numbers between 0 and 1.
-        exploration: How to explore.
-    """
-    outputs = algorithm.network.apply(parameters, observation, eta)
-    probabilities = algorithm.default_policy(observation, last_action)
-    return choose(outputs, probabilities, eta, uniform, exploration, algorithm.form)

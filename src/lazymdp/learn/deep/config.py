@@ -271,7 +271,7 @@ class DQNConfig(AlgorithmConfig):
             rollout=32, hidden=(256, 256), layer_norm=True, huber=True, batch_size=64, update_interval=1,
             learning_rate=2.5e-4, final_learning_rate=2.5e-6, decay_fraction=0.3, max_grad_norm=10.0,
             exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05, zero_share=0.5,
-            learning_starts=max(n_envs, min(1_000, steps // 10)), buffer_size=min(max(100_000, steps), 1_000_000),
+            learning_starts=max(n_envs, min(1_000, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
             target_update_interval=min(max(8, steps // 1_000), 1_000),
         )  # fmt: skip
         return cls(**(settings | given))

@@ -20,8 +20,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from lazymdp._files import replacing
-from lazymdp.learn.deep.acting import Choice, Exploration
-from lazymdp.learn.deep.algorithm import Algorithm, act
+from lazymdp.learn.deep.acting import Choice, Exploration, act
+from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
 from lazymdp.learn.deep.networks import Parameters
 from lazymdp.measure.statistics import Interval, mean_interval, skewed_mean_interval

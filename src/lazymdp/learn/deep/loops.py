@@ -22,6 +22,7 @@ from lazymdp.learn.deep.acting import (
     Episodes,
     Exploration,
     Group,
+    act,
     add_step,
     empty_stack,
     new_actors,
@@ -29,7 +30,7 @@ from lazymdp.learn.deep.acting import (
     note_extremes,
     push_frame,
 )
-from lazymdp.learn.deep.algorithm import Algorithm, Learner, act
+from lazymdp.learn.deep.algorithm import Algorithm, Learner
 from lazymdp.learn.deep.host_env import HostEnv, Outcome
 from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
 from lazymdp.learn.deep.named_arrays import Arrays, from_named, to_named
