@@ -69,7 +69,7 @@ def sb3(env: str, seed: int, steps: int) -> list[dict]:
     from lazymdp.learn.deep.single_env import make_single
 
     name = "Lazymdp" + env.removeprefix("minatar/").capitalize() + "-v0"
-    gym.register(name, lambda: make_single(make_env(env)))
+    gym.register(name, lambda: make_single(make_env(env, n_envs=1)))
     control.ZOO[name] = SB3_MINATAR
     return control.sb3(name, seed, steps)
 

@@ -24,7 +24,8 @@ from lazymdp.learn.deep.train_config import TrainConfig
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FOLDER", help_behavior_hint="")]
 _METAVARS = {
-    "eta": "ETA | LOW HIGH", "steps": "INT", "zero_share": "SHARE", "control_budget": "SHARE", "budget_step": "FLOAT",
+    "eta": "ETA | LOW HIGH", "steps": "INT", "zero_share": "SHARE", "zero_fraction": "SHARE",
+    "prices_per_step": "INT", "control_budget": "SHARE", "budget_step": "FLOAT",
     "form": "{structured,augmented}", "n_envs": "INT", "rollout": "INT", "gamma": "FLOAT", "learning_rate": "FLOAT",
     "exploration_fraction": "SHARE", "final_epsilon": "FLOAT", "clip_rewards": "{True,False}",
     "network": "{nature,minatar,mlp}", "hidden": "INT [INT ...]", "final_learning_rate": "FLOAT", "epochs": "INT",

@@ -101,7 +101,7 @@ def test_on_key_door_treasure_the_augmented_form_finds_the_exact_control_set(see
         hidden=(64,), clip_rewards=True,
     )  # fmt: skip
     env = from_mdp(mdp, max_steps=4)  # short episodes, because some states occur only as starts
-    stages = in_stages(DQN(env, config, uniform(4)), ((40, 1e-3), (25, 1e-4), (15, 1e-5)))
+    stages = in_stages(DQN(env, config, uniform(4)), ((40, 1e-3), (25, 1e-4), (30, 1e-5)))
     etas = (0.126, 0.245, 0.41)
     assert [exact_solution(mdp, eta).control.sum() for eta in etas] == [27, 10, 4]
     parameters = trained_at(etas, *stages, seed=seed).learner.parameters

@@ -62,6 +62,16 @@ def test_a_budget_raises_the_price_while_there_is_too_much_control():
     assert float(steered(100, price=lowest).low) > prices.SMALLEST_PRICE
 
 
+def test_a_range_can_start_at_price_0():
+    config = DQNConfig(eta=(0.01, 1.0), zero_share=0.4, zero_fraction=0.5, steps=102_400)
+    price, shares = prices.initial(config), []
+    for steps in (0, 25_600, 51_200, 102_400):
+        shares.append(float(price.zero_share))
+        price = prices.steer(price, config, jnp.int32(1), jnp.int32(0), jnp.int32(steps))
+    np.testing.assert_allclose([*shares[1:], float(price.zero_share)], [1.0, 0.7, 0.4, 0.4], rtol=1e-6)
+    assert shares[0] == 1.0 and price.low == np.float32(0.01) and price.high == 1.0
+
+
 def test_without_a_budget_the_price_stays():
     config = PQNConfig(eta=0.1)
     price = prices.initial(config)

@@ -33,6 +33,9 @@ class AlgorithmConfig:
     dial: each episode has its own price, which is either 0 or drawn log-uniformly from the range."""
     zero_share: float = 0.125
     """For a range of prices, the share of episodes that are played at price 0."""
+    zero_fraction: float = 0.0
+    """For a range of prices, the share of the run over which the share of episodes at price 0 falls linearly from 1 to
+    `zero_share`. At a high price, an agent that has not learned what control is worth is lazy and never finds out."""
     control_budget: float | None = None
     """Target control rate; a single price is steered until it is met. By default, the price stays fixed."""
     budget_step: float = 0.05
@@ -132,7 +135,9 @@ class AlgorithmConfig:
     def _check(self) -> None:
         """Raises an error if a setting is out of range."""
         _check_at_least_1(self, "steps", "n_envs", "rollout")
-        _check_shares(self, "gamma", "final_epsilon", "exploration_fraction", "exploration_persistence")
+        _check_shares(
+            self, "gamma", "final_epsilon", "exploration_fraction", "exploration_persistence", "zero_fraction"
+        )
         _check_positive(self, "learning_rate", "budget_step", "reward_scale")
         low, high = self.eta_range
         if self.is_range and not 0.0 < low < high < math.inf:
@@ -270,7 +275,8 @@ class DQNConfig(AlgorithmConfig):
         settings: dict[str, Any] = dict(
             rollout=32, hidden=(256, 256), layer_norm=True, huber=True, batch_size=64, update_interval=1,
             learning_rate=2.5e-4, final_learning_rate=2.5e-6, decay_fraction=0.3, max_grad_norm=10.0,
-            exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05, zero_share=0.5,
+            exploration_fraction=0.2, exploration_persistence=0.95, final_epsilon=0.05,
+            zero_share=0.5, zero_fraction=0.5,
             learning_starts=max(n_envs, min(1_000, steps // 10)), buffer_size=min(max(100_000, steps // 2), 1_000_000),
             target_update_interval=min(max(8, steps // 1_000), 1_000),
         )  # fmt: skip

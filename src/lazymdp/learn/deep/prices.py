@@ -1,7 +1,8 @@
 """The price of control: a single price, a range of prices, or a price steered toward a control budget.
 
 In all three cases, the price of an episode is drawn from one distribution: 0 with probability `zero_share`, otherwise
-log-uniform between `low` and `high`. A single price is a range whose ends coincide. A budget moves both ends after each
+log-uniform between `low` and `high`. A range may start with all episodes at price 0, because at high prices an agent
+that has learned nothing stays lazy. A single price is a range whose ends coincide. A budget moves both ends after each
 iteration:
 
 `eta <- eta * exp( step * (control rate - budget) )`
@@ -38,7 +39,9 @@ class Price(NamedTuple):
 def initial(config: AlgorithmConfig) -> Price:
     """Returns the distribution at the start of a run."""
     low, high = config.eta_range
-    return price(low, high, config.zero_share if config.is_range else 0.0)
+    if not config.is_range:
+        return price(low, high)
+    return price(low, high, 1.0 if config.zero_fraction > 0.0 else config.zero_share)
 
 
 def price(low: float, high: float, zero_share: float = 0.0) -> Price:
@@ -73,7 +76,7 @@ def _positive(prices: Price, place: Array) -> Array:
 
 
 def steer(prices: Price, config: AlgorithmConfig, greedy: Array, controls: Array, steps: Array) -> Price:
-    """Steers the price toward the control budget, if there is one.
+    """Steers the price toward the control budget, or lowers the share of price 0 in a range, if the settings say so.
 
     Args:
         prices: The distribution during this iteration.
@@ -82,6 +85,9 @@ def steer(prices: Price, config: AlgorithmConfig, greedy: Array, controls: Array
         controls: Number of greedy choices that took control.
         steps: Agent steps so far.
     """
+    if config.is_range and config.zero_fraction > 0.0:
+        left = jnp.maximum(0.0, 1.0 - steps / (config.zero_fraction * config.total_steps))
+        return prices._replace(zero_share=config.zero_share + (1.0 - config.zero_share) * left)
     if config.control_budget is None:
         return prices
     rate = controls / jnp.maximum(1, greedy)
