@@ -154,6 +154,20 @@ def test_the_huber_loss_is_linear_in_large_errors():
     np.testing.assert_allclose(dqn.loss(parameters, parameters, batch, zeros + 0.1), expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_learning_at_several_prices_averages_the_losses_at_each(form):
+    generator = np.random.default_rng(0)
+    dqn = made(replace(SMALL, form=form, eta=(0.01, 1.0), hidden=(16, 8)), skewed)
+    parameters, target = (dqn.network.init(jax.random.key(seed)) for seed in (1, 2))
+    seen, after = (jnp.eye(7)[generator.integers(7, size=40)] for _ in range(2))
+    taught = jnp.asarray(generator.integers(2 + (form == "augmented"), size=40))
+    reward, terminated, weight = (jnp.asarray(generator.integers(2, size=40), float) for _ in range(3))
+    batch = Batch(seen, taught, reward, terminated, after, weight)
+    eta, shares = jnp.asarray(generator.uniform(size=(40, 3))), jnp.asarray([0.2, 0.5, 0.3])
+    expected = sum(shares[k] * dqn.loss(parameters, target, batch, eta[:, k]) for k in range(3))
+    np.testing.assert_allclose(dqn.loss(parameters, target, batch, eta, shares), expected, rtol=1e-5)
+
+
 def test_rewards_are_clipped_for_learning_and_not_in_the_return():
     env = from_mdp(lz.MDP(chain().transitions, 5.0 * chain().rewards, 0.95), max_steps=20)
     start, iterate = compiled(DQN(env, SMALL, uniform(2)))

@@ -80,6 +80,18 @@ def test_a_network_sees_the_price_only_if_it_is_made_for_a_range(shape, kind, no
 
 
 @pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize(("shape", "kind"), [((5,), "mlp"), ((10, 10, 4), "minatar"), ((40, 40, 4), "nature")])
+def test_several_prices_for_one_observation_are_as_good_as_one_at_a_time(shape, kind, norm):
+    network = q_network(shape, 3, kind, (16, 8), priced=True, norm=norm)
+    parameters, eta = network.init(jax.random.key(0)), jnp.asarray([[0.0, 0.1, 2.0], [0.3, 0.0, 1.0]])
+    seen = jax.random.uniform(jax.random.key(1), (2, *shape))
+    together = network.apply(parameters, seen, eta)
+    one_by_one = jnp.stack([network.apply(parameters, seen, eta[:, k]) for k in range(3)], 1)
+    assert together.shape == (2, 3, 3)
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", [False, True])
 def test_the_price_joins_natures_network_after_its_convolutions(norm):
     single, dial = (
         jax.eval_shape(q_network((84, 84, 4), 6, None, (), priced=priced, norm=norm).init, jax.random.key(0))

@@ -62,14 +62,27 @@ def test_a_budget_raises_the_price_while_there_is_too_much_control():
     assert float(steered(100, price=lowest).low) > prices.SMALLEST_PRICE
 
 
-def test_a_range_can_start_at_price_0():
-    config = DQNConfig(eta=(0.01, 1.0), zero_share=0.4, zero_fraction=0.5, steps=102_400)
-    price, shares = prices.initial(config), []
-    for steps in (0, 25_600, 51_200, 102_400):
-        shares.append(float(price.zero_share))
+def test_a_range_can_start_with_price_0_alone():
+    config = DQNConfig(eta=(0.01, 1.0), zero_share=0.4, zero_fraction=0.5, steps=102_400, prices_per_step=3)
+    price = prices.initial(config)
+    assert price.zero_share == 1.0
+    np.testing.assert_allclose(prices.learned_shares(price, config), [1.0, 0.0, 0.0])
+    expected = {
+        25_600: (1.0, [1, 0, 0]),
+        38_400: (0.7, [0.5, 0.25, 0.25]),
+        51_200: (0.4, [1 / 3] * 3),
+        102_400: (0.4, [1 / 3] * 3),
+    }
+    for steps, (share, weights) in expected.items():
         price = prices.steer(price, config, jnp.int32(1), jnp.int32(0), jnp.int32(steps))
-    np.testing.assert_allclose([*shares[1:], float(price.zero_share)], [1.0, 0.7, 0.4, 0.4], rtol=1e-6)
-    assert shares[0] == 1.0 and price.low == np.float32(0.01) and price.high == 1.0
+        np.testing.assert_allclose(price.zero_share, share, rtol=1e-6)
+        np.testing.assert_allclose(prices.learned_shares(price, config), weights, rtol=1e-6)
+    assert price.low == np.float32(0.01) and price.high == 1.0
+
+
+def test_every_price_of_a_range_counts_the_same_unless_it_starts_with_price_0():
+    config = DQNConfig(eta=(0.01, 1.0), zero_share=0.5)
+    np.testing.assert_allclose(prices.learned_shares(prices.initial(config), config), [0.25] * 4)
 
 
 def test_without_a_budget_the_price_stays():

@@ -34,8 +34,9 @@ class AlgorithmConfig:
     zero_share: float = 0.125
     """For a range of prices, the share of episodes that are played at price 0."""
     zero_fraction: float = 0.0
-    """For a range of prices, the share of the run over which the share of episodes at price 0 falls linearly from 1 to
-    `zero_share`. At a high price, an agent that has not learned what control is worth is lazy and never finds out."""
+    """For a range of prices, the share of the run after which prices are drawn as `zero_share` says. In the first half
+    of that time, the price is always 0; then the share of episodes at price 0 falls linearly. At a high price, an agent
+    that has not learned what control is worth is lazy and never finds out."""
     control_budget: float | None = None
     """Target control rate; a single price is steered until it is met. By default, the price stays fixed."""
     budget_step: float = 0.05

@@ -134,13 +134,14 @@ class DQN:
     ) -> DQNLearner:
         """Makes `count` updates after step `slot`, then copies the target network if that is due."""
         time = iteration * self.config.rollout + slot
+        shares = prices.learned_shares(price, self.config) if self.config.is_range else None
 
         def step(number: Array, carry: tuple[Parameters, optax.OptState]) -> tuple[Parameters, optax.OptState]:
             parameters, optimizer = carry
             sample_key, price_key = jax.random.split(jax.random.fold_in(key, number))
             batch = replay.sample(learner.replay, time + 1, self.config.batch_size, self.env.n_frames, sample_key)
             eta = prices.relabel(price, self.config, price_key)
-            gradient = jax.grad(self.loss)(parameters, learner.target, batch, eta)
+            gradient = jax.grad(self.loss)(parameters, learner.target, batch, eta, shares)
             change, optimizer = self.optimizer.update(gradient, optimizer, parameters)
             return optax.apply_updates(parameters, change), optimizer
 
@@ -154,16 +155,25 @@ class DQN:
         """Does nothing: DQN learns after every step."""
         return learner
 
-    def loss(self, parameters: Parameters, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """Returns the mean loss of the trained outputs at `[B]` or `[B, K]` prices, in units of the reward scale."""
+    def loss(
+        self, parameters: Parameters, target: Parameters, batch: Batch, eta: Array, shares: Array | None = None
+    ) -> Array:
+        """Returns the mean loss of the trained outputs, in units of the reward scale.
+
+        Args:
+            parameters: Parameters of the network.
+            target: Parameters of the target network.
+            batch: B replayed steps.
+            eta: `[B]` prices, or `[B, K]` if each step is learned from at K prices.
+            shares: `[K]` weights of the K prices, which add up to 1.
+        """
         outputs = self.network.apply(parameters, batch.observation, eta)
         taught = jnp.broadcast_to(_like(batch.taught, eta), eta.shape)
         found = jnp.take_along_axis(outputs, taught[..., None], -1)[..., 0]
         error = (found - self.targets(target, batch, eta)) / self.config.reward_scale
         loss = optax.losses.huber_loss(error) if self.config.huber else jnp.square(error)
-        return (batch.weight * loss.reshape(*batch.weight.shape, -1).mean(-1)).sum() / jnp.maximum(
-            1.0, batch.weight.sum()
-        )
+        loss = loss if shares is None else loss @ shares
+        return (batch.weight * loss).sum() / jnp.maximum(1.0, batch.weight.sum())
 
     def targets(self, target: Parameters, batch: Batch, eta: Array) -> Array:
         """Returns the targets `y`, computed with the target network, in the shape of the prices."""

@@ -207,8 +207,8 @@ class ConvNet(eqx.Module):  # type: ignore[misc, unused-ignore]
             convolutions, jax.random.split(conv_key, len(convolutions)), strict=True
         ):
             self.kernels.append(draw(k, (size, size, before, channels)))
-            less = size - stride if norm else 0  # unpadded images shrink
-            height, width, before = -(-(height - less) // stride), -(-(width - less) // stride), channels
+            height, width = ((n - size) // stride + 1 if norm else -(-n // stride) for n in (height, width))
+            before = channels
         sizes = [kernel.shape[-1] for kernel in self.kernels]
         self.biases = None if norm else [jnp.zeros(n) for n in sizes]
         self.norms = [eqx.nn.LayerNorm(n) for n in sizes] if norm else None

@@ -1,8 +1,8 @@
 """The price of control: a single price, a range of prices, or a price steered toward a control budget.
 
 In all three cases, the price of an episode is drawn from one distribution: 0 with probability `zero_share`, otherwise
-log-uniform between `low` and `high`. A range may start with all episodes at price 0, because at high prices an agent
-that has learned nothing stays lazy. A single price is a range whose ends coincide. A budget moves both ends after each
+log-uniform between `low` and `high`. A range may start with price 0 alone, because at high prices an agent that has
+learned nothing stays lazy. A single price is a range whose ends coincide. A budget moves both ends after each
 iteration:
 
 `eta <- eta * exp( step * (control rate - budget) )`
@@ -69,6 +69,17 @@ def relabel(prices: Price, config: DQNConfig, key: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(positive[:, :1]), positive], -1)
 
 
+def learned_shares(prices: Price, config: DQNConfig) -> Array:
+    """Returns `[K]` weights of the prices at which replayed steps are learned from; they add up to 1.
+
+    While all episodes are played at price 0, only price 0 is learned. When `zero_share` is reached, all prices have the
+    same weight.
+    """
+    positive = (1.0 - prices.zero_share) / (1.0 - config.zero_share)
+    weights = jnp.full(config.prices_per_step, positive).at[0].set(1.0)
+    return weights / weights.sum()
+
+
 def _positive(prices: Price, place: Array) -> Array:
     """Returns the positive prices at places from 0 to 1 on the logarithmic scale of the range."""
     ratio = jnp.where(prices.low > 0.0, prices.high / jnp.maximum(prices.low, 1e-30), 1.0)
@@ -86,7 +97,7 @@ def steer(prices: Price, config: AlgorithmConfig, greedy: Array, controls: Array
         steps: Agent steps so far.
     """
     if config.is_range and config.zero_fraction > 0.0:
-        left = jnp.maximum(0.0, 1.0 - steps / (config.zero_fraction * config.total_steps))
+        left = jnp.clip(2.0 - 2.0 * steps / (config.zero_fraction * config.total_steps), 0.0, 1.0)
         return prices._replace(zero_share=config.zero_share + (1.0 - config.zero_share) * left)
     if config.control_budget is None:
         return prices
