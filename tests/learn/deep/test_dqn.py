@@ -157,7 +157,7 @@ def test_the_huber_loss_is_linear_in_large_errors():
 @pytest.mark.parametrize("form", FORMS)
 def test_learning_at_several_prices_averages_the_losses_at_each(form):
     generator = np.random.default_rng(0)
-    dqn = made(replace(SMALL, form=form, eta=(0.01, 1.0), hidden=(16, 8)), skewed)
+    dqn = made(replace(SMALL, form=form, eta=(0.01, 1.0), control_budget=None, hidden=(16, 8)), skewed)
     parameters, target = (dqn.network.init(jax.random.key(seed)) for seed in (1, 2))
     seen, after = (jnp.eye(7)[generator.integers(7, size=40)] for _ in range(2))
     taught = jnp.asarray(generator.integers(2 + (form == "augmented"), size=40))
