@@ -25,8 +25,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._files import write_csv
 from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
+from lazymdp.exact.eta_bounds import eta_max
 from lazymdp.exact.linear import policy_line
-from lazymdp.exact.path_exact import Progress, Trace, exact_trace
+from lazymdp.exact.path_exact import Progress, Trace, always_lazy, exact_trace
 from lazymdp.exact.path_within_tol import certified_error, certified_trace
 from lazymdp.exact.solve import NotConverged
 from lazymdp.lazy import LazyMDP, check_eta
@@ -44,7 +45,8 @@ class EtaPath:
         mdp: The base model.
         default_policy: `[S, A]` probabilities.
         breakpoints: `[B]` prices at which the optimal policy changes, increasing. Prices that differ by less than 1e-11
-            of the largest breakpoint count as one, and prices smaller than that count as 0 and are left out.
+            of the largest breakpoint, or by less than rounding errors in the values, count as one, and prices smaller
+            than that count as 0 and are left out. There are none if the default policy is optimal (`eta_max` is 0).
         switches: `[W, 4]` int, sorted by breakpoint: index of the breakpoint, state, action below the breakpoint,
             action above it (`A` is lazy). Most states turn lazy as the price grows; the reverse also happens.
         start_base_values: `[B+1]` base value `V` of each optimal policy from the start distribution, without the price.
@@ -220,7 +222,8 @@ def eta_path(
         raise ValueError(f"tol is {tol}, expected a positive number, or None for the exact path.")
     if tol is not None:
         return _assemble(lazy, certified_trace(lazy, tol, progress), tol)
-    path = _assemble(lazy, exact_trace(lazy, progress), 0.0)
+    top = eta_max(mdp, lazy.default_policy)  # it refuses models whose breakpoints would be rounding errors
+    path = _assemble(lazy, exact_trace(lazy, progress) if top > 0.0 else always_lazy(lazy), 0.0)
     _check_bottom(lazy, path)
     return path
 
@@ -228,7 +231,7 @@ def eta_path(
 def _check_bottom(lazy: LazyMDP, path: EtaPath) -> None:
     """Certifies the policy reached at price 0, where an error made anywhere on the way down would show."""
     error = certified_error(lazy, path.value_at(0.0))
-    scale = 1.0 + lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
+    scale = lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
     if not error <= 1e-6 * scale:
         warnings.warn(
             f"the policy at price 0 is only proven to be within {error:.1e} of the optimum: rounding errors have "

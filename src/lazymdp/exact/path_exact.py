@@ -28,7 +28,7 @@ import scipy.linalg
 import scipy.linalg.blas
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import TOO_LONG, policy_transitions
+from lazymdp.exact.linear import EPS, TOO_LONG, policy_line, policy_transitions, rounding_terms
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
@@ -73,6 +73,12 @@ class Trace:
         self.start_control_counts.append(count)
 
 
+def always_lazy(lazy: LazyMDP) -> Trace:
+    """Returns the trace of a model whose default policy is optimal: one policy for all prices."""
+    value, _ = policy_line(lazy.mdp, lazy.default_policy, np.full(lazy.mdp.n_states, lazy.lazy_action))
+    return Trace(start_base_values=[lazy.mdp.start_average(value)], start_control_counts=[0.0])
+
+
 def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint."""
     trace = Trace()
@@ -85,13 +91,14 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     while True:
         slot, crossing = tableau.next_gain()
         scale = max(scale, crossing)
-        if slot < 0 or crossing < eta - _SAME_PRICE * scale:  # no further tie at this price
+        same = max(_SAME_PRICE * scale, tableau.least_price)
+        if slot < 0 or crossing < eta - same:  # no further tie at this price
             for tied in tableau.lazy_ties(eta):
                 tableau.step(tied)
             if not np.array_equal(before, tableau.action):
                 trace.add(eta, before, tableau.action, tableau.start_base_value, tableau.start_control_count)
                 before = tableau.action.copy()
-            if slot < 0 or crossing <= _SAME_PRICE * scale:
+            if slot < 0 or crossing <= same:
                 return trace
             eta = crossing
         tableau.step(slot)
@@ -107,6 +114,7 @@ class _Tableau:
     Attributes:
         action: `[S]` the policy; `A` is lazy.
         steps: Number of steps made.
+        least_price: Price that cannot be told from 0, because of rounding errors in the values.
     """
 
     def __init__(self, lazy: LazyMDP) -> None:
@@ -142,6 +150,7 @@ class _Tableau:
             except scipy.linalg.LinAlgWarning as error:
                 raise ValueError(TOO_LONG) from error
         value = scipy.linalg.lu_solve(factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive])
+        self.least_price = 4.0 * EPS * rounding_terms(mdp) * (mdp.max_reward + float(np.abs(value).max()))
         chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
         # The start distribution is one more row, so that its value and count are updated with the others.
         rows = np.zeros((n_slots + 1, n))
@@ -182,7 +191,7 @@ class _Tableau:
     def lazy_ties(self, eta: float) -> NDArray[np.int64]:
         """Returns the slots of lazy actions that tie with the policy's choices on a whole interval below `eta`."""
         flat = np.abs(self._beta[:-1]) <= _NO_SLOPE * (1.0 + self._largest_count())
-        level = np.abs(self._alpha[:-1]) <= _NO_SLOPE * (abs(self._alpha[-1]) + min(eta, 1e300))
+        level = np.abs(self._alpha[:-1]) <= self.least_price + _NO_SLOPE * min(eta, 1e300)
         return np.flatnonzero((self.slot_action == self.lazy_action) & flat & level)
 
     def _largest_count(self) -> float:

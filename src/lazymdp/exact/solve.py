@@ -42,9 +42,9 @@ class Solution:
         q: `[S, A]` value of taking control with each action, including the price `-eta` paid now.
         lazy_gap: `[S]` `max_a q - q . default`.
         control: `[S]` bool, the states in which the agent takes control: those whose gap is *proven* larger than eta.
-            Ties are lazy, and so are states that the error bound cannot tell from a tie.
+            Ties are lazy, and so are states that the error bound and rounding cannot tell from a tie.
         action: `[S]` int, the agent's action; `A` is lazy. Being lazy in a state that only looks like a tie costs at
-            most `4 * gamma * error_bound` per step.
+            most `4 * gamma * error_bound` per step, and rounding errors.
         converged: Whether `error_bound <= tol`.
         residual: Largest `|T v - v|` of the values from which the bound was computed.
         error_bound: Proven bound on `|value - V_+*|` in every state.
@@ -85,7 +85,7 @@ class Solution:
 @overload
 def solve(
     lazy: LazyMDP,
-    tol: float = ...,
+    tol: float | None = ...,
     *,
     method: str = ...,
     max_iterations: int = ...,
@@ -96,7 +96,7 @@ def solve(
 def solve(lazy: LazyMDP, *, horizon: int) -> HorizonSolution: ...
 def solve(
     lazy: LazyMDP,
-    tol: float = 1e-8,
+    tol: float | None = None,
     *,
     method: str = "auto",
     max_iterations: int = 100_000,
@@ -107,7 +107,8 @@ def solve(
 
     Args:
         lazy: The lazy-MDP. Its price may be any finite number.
-        tol: Largest sup-norm error allowed in `value`; the solution proves that it is met.
+        tol: Largest sup-norm error allowed in `value`; the solution proves that it is met. By default 1e-8 times the
+            largest absolute reward (or bonus `-eta` for control, if that is larger).
         method: `"auto"`, `"value_iteration"`, `"modified_policy_iteration"`, `"gauss_seidel"`,
             `"local_policy_iteration"` or `"policy_iteration"`.
         max_iterations: Number of sweeps or rounds after which the solver stops with a `NotConverged` warning.
@@ -159,7 +160,7 @@ def _finish(search: Search, method: str) -> Solution:
             NotConverged,
             stacklevel=3,
         )
-    control = gap > lazy.eta + 2.0 * mdp.gamma * error
+    control = gap > lazy.eta + search.certificate.gap_margin(value, error)
     control &= ~mdp.absorbing
     action[~control] = lazy.lazy_action
     by_action = q.reshape(mdp.n_states, mdp.n_actions)
