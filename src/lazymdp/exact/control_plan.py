@@ -154,7 +154,8 @@ def plan_for_rate(lazy: LazyMDP, share: float, action: NDArray[np.int64]) -> Con
         spread = excess(more) - excess(less)
         eta = max(0.0, (more.base_value - less.base_value) / spread)
         found = _best_policy(lazy, share, eta, more.action)
-        rounding = _ROUNDING * (abs(more.base_value) + eta * (more.control_count + share * more.steps))
+        earned = lazy.mdp.max_reward * more.steps  # of which the return may be a small difference
+        rounding = _ROUNDING * (earned + eta * (more.control_count + share * more.steps))
         if lagrangian(found, eta) <= lagrangian(more, eta) + rounding:
             return mixed_plan(lazy.lazy_action, eta, more, less, -excess(less) / spread)
         if excess(found) > 0.0:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_count
 from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.bellman import over_states, rows_of
@@ -51,8 +52,7 @@ class HorizonSolution:
 
 def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
     """Solves a lazy-MDP over `horizon` steps by backward induction. Gamma may be 1 in any model."""
-    if not isinstance(horizon, int | np.integer) or isinstance(horizon, bool) or horizon < 1:
-        raise ValueError(f"horizon is {horizon!r}, expected a number of steps: an integer of at least 1.")
+    check_count(horizon, "horizon", "a number of steps")
     mdp, rows = lazy.mdp, rows_of(lazy)
     n_states, n_actions = mdp.n_states, mdp.n_actions
     value = np.zeros((horizon + 1, n_states))

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import check_eta, check_integer, check_number, check_tol
 from lazymdp._files import write_csv
 from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
 from lazymdp.exact.eta_bounds import eta_max
@@ -30,7 +31,7 @@ from lazymdp.exact.linear import policy_line
 from lazymdp.exact.path_exact import Progress, Trace, always_lazy, exact_trace
 from lazymdp.exact.path_within_tol import certified_error, certified_trace
 from lazymdp.exact.solve import NotConverged
-from lazymdp.lazy import LazyMDP, check_eta
+from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
 
@@ -105,8 +106,8 @@ class EtaPath:
 
     def control_intervals(self, state: int) -> list[tuple[float, float]]:
         """Returns the intervals of prices in which `state` takes control, increasing; at most one if indexable."""
-        if not 0 <= state < self.mdp.n_states:
-            raise ValueError(f"state is {state}, expected 0 to {self.mdp.n_states - 1}.")
+        last = self.mdp.n_states - 1
+        check_integer(state, "state", 0, last, f"the index of a state: an integer from 0 to {last}")
         lazy, intervals, end = self.mdp.n_actions, [], 0.0
         for index, _, below, above in self.switches[self.switches[:, 1] == state][::-1]:
             if above == lazy:
@@ -126,9 +127,7 @@ class EtaPath:
         Args:
             control_count: Largest expected discounted number of controls, at least 0.
         """
-        limit = float(control_count)
-        if not limit >= 0.0:
-            raise ValueError(f"control_count is {limit}, expected a number of controls, at least 0.")
+        limit = check_number(control_count, "control_count", 0.0, np.inf, "a number of controls, at least 0")
         counts = self.start_control_counts
         if limit >= counts[0]:
             best = self._outcome(0)
@@ -154,9 +153,7 @@ class EtaPath:
         Args:
             share: Largest control rate, 0 to 1.
         """
-        limit = float(share)
-        if not 0.0 <= limit <= 1.0:
-            raise ValueError(f"share is {limit}, expected a share of steps between 0 and 1.")
+        limit = check_number(share, "share", 0.0, 1.0, "a share of steps between 0 and 1")
         return plan_for_rate(LazyMDP(self.mdp, self.default_policy, 0.0), limit, self._segment_action(0))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -218,10 +215,9 @@ def eta_path(
     """
     lazy = LazyMDP(mdp, default_policy, 0.0)
     mdp.check_infinite_horizon()
-    if tol is not None and not tol > 0.0:
-        raise ValueError(f"tol is {tol}, expected a positive number, or None for the exact path.")
     if tol is not None:
-        return _assemble(lazy, certified_trace(lazy, tol, progress), tol)
+        allowed = check_tol(tol, ", or None for the exact path")
+        return _assemble(lazy, certified_trace(lazy, allowed, progress), allowed)
     top = eta_max(mdp, lazy.default_policy)  # it refuses models whose breakpoints would be rounding errors
     path = _assemble(lazy, exact_trace(lazy, progress) if top > 0.0 else always_lazy(lazy), 0.0)
     _check_bottom(lazy, path)

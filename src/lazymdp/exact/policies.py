@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import check_probability
 from lazymdp.exact.advantages import Advantages, advantages, check_precision
 from lazymdp.exact.algorithms import Search, local_policy_iteration
 from lazymdp.exact.linear import EPS, action_values, policy_values, rounding_terms, too_long
-from lazymdp.lazy import LazyMDP, check_table
+from lazymdp.lazy import LazyMDP, check_mdp, check_table
 from lazymdp.mdp import MDP
 
 _EXACT_UP_TO = 5_000
@@ -20,6 +21,7 @@ _MOST_POLICIES = 1_000
 
 def uniform(mdp: MDP) -> NDArray[np.float64]:
     """Returns the policy that takes every action with the same probability."""
+    check_mdp(mdp)
     return np.full((mdp.n_states, mdp.n_actions), 1.0 / mdp.n_actions)
 
 
@@ -51,6 +53,9 @@ def named(mdp: MDP, name: str) -> NDArray[np.float64]:
         name: `uniform`, `optimal` or `second-best`; the name or the index of an action to take always; or the path of
             an `.npy` file with a table `[S, A]`.
     """
+    check_mdp(mdp)
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r}, expected the name of a default policy, such as 'uniform'.")
     if name in _NAMED:
         return _NAMED[name](mdp)
     if name.endswith(".npy"):
@@ -68,17 +73,19 @@ def named(mdp: MDP, name: str) -> NDArray[np.float64]:
 
 def mixture(policy: ArrayLike, other: ArrayLike, weight: float) -> NDArray[np.float64]:
     """Returns `weight * policy + (1 - weight) * other`: every step draws the first policy with probability `weight`."""
-    if not 0.0 <= weight <= 1.0:
-        raise ValueError(f"weight is {weight}, expected a probability between 0 and 1.")
-    first, second = np.asarray(policy, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    if first.shape != second.shape:
-        raise ValueError(f"the policies have shapes {first.shape} and {second.shape}, expected the same shape.")
-    return weight * first + (1.0 - weight) * second
+    share = check_probability(weight, "weight")
+    shape = np.shape(policy)
+    if np.shape(other) != shape or len(shape) != 2:
+        raise ValueError(f"the policies have shapes {shape} and {np.shape(other)}, expected [S, A] for both.")
+    first, second = (
+        check_table(table, (shape[0], shape[1]), name) for table, name in ((policy, "policy"), (other, "other"))
+    )
+    return share * first + (1.0 - share) * second
 
 
 def optimal_advantages(mdp: MDP) -> Advantages:
     """Returns the advantages of all actions over an optimal policy of the base model: at most their margins."""
-    mdp.check_infinite_horizon()
+    check_mdp(mdp).check_infinite_horizon()
     if mdp.n_states > _EXACT_UP_TO:
         return _optimal_by_sweeps(mdp)
     action = mdp.rewards.argmax(axis=1)

@@ -21,12 +21,18 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_choice, check_count, check_tol
 from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.algorithms import METHODS, Progress, Search
 from lazymdp.exact.bellman import over_states
 from lazymdp.exact.finite_horizon import HorizonSolution, solve_horizon
-from lazymdp.lazy import LazyMDP
+from lazymdp.lazy import LazyMDP, check_lazy
+
+_RELATIVE_TOL = 1e-8
+"""Default tolerance, relative to the largest reward."""
+
+_MOST_ITERATIONS = 100_000
 
 
 class NotConverged(UserWarning):
@@ -99,7 +105,7 @@ def solve(
     tol: float | None = None,
     *,
     method: str = "auto",
-    max_iterations: int = 100_000,
+    max_iterations: int = _MOST_ITERATIONS,
     progress: Progress | None = None,
     horizon: int | None = None,
 ) -> Solution | HorizonSolution:
@@ -114,24 +120,35 @@ def solve(
         max_iterations: Number of sweeps or rounds after which the solver stops with a `NotConverged` warning.
         progress: Called with the iteration and the error bound reached.
         horizon: Number of steps, for a finite horizon. It is solved by backward induction, for which gamma may be 1 in
-            any model; the other arguments apply to the infinite horizon only.
+            any model; the other arguments apply to the infinite horizon only, and are an error here.
 
     Returns:
         A `Solution`, or a `HorizonSolution` if a horizon is given.
     """
+    check_lazy(lazy)
     if horizon is not None:
+        _check_horizon_alone(horizon, tol=tol, method=method, max_iterations=max_iterations, progress=progress)
         return solve_horizon(lazy, horizon)
+    scale = max(lazy.mdp.max_reward, -lazy.eta)
+    allowed = check_tol(tol) if tol is not None else _RELATIVE_TOL * scale if scale > 0.0 else _RELATIVE_TOL
+    check_count(max_iterations, "max_iterations", "a number of sweeps or rounds")
+    check_choice(method, "method", list(METHODS))
     lazy.mdp.check_infinite_horizon()
-    if not tol > 0.0:
-        raise ValueError(f"tol is {tol}, expected a positive number: the largest error allowed in the values.")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations is {max_iterations}, expected at least 1.")
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}, expected one of {', '.join(map(repr, METHODS))}.")
     if method == "auto" and lazy.mdp.gamma == 1.0:
         method = "policy_iteration"  # without a discount a sweep is not a contraction
-    search = Search(lazy, tol, max_iterations, progress)
+    search = Search(lazy, allowed, max_iterations, progress)
     return _finish(search, METHODS[method](search))
+
+
+def _check_horizon_alone(horizon: int, **others: object) -> None:
+    """Raises an error if an argument for the infinite horizon is given together with a finite one."""
+    unused = {"tol": None, "method": "auto", "max_iterations": _MOST_ITERATIONS, "progress": None}
+    for name, value in others.items():
+        if value != unused[name]:
+            raise ValueError(
+                f"{name} is {value!r}, but with horizon = {horizon!r} the solution is exact up to rounding errors and "
+                f"{name} has no meaning: leave it out, or leave out the horizon."
+            )
 
 
 def _finish(search: Search, method: str) -> Solution:
