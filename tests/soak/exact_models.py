@@ -167,7 +167,7 @@ def path(model, exact, rng, problems):
     found = lz.eta_path(mdp, default)
     if exact.eta_max() == 0 and found.breakpoints.size:
         problems.append(f"{found.breakpoints.size} breakpoints, up to {found.breakpoints[-1]}, where eta_max is 0")
-    prices = [0.0, price(exact, model, rng)]
+    prices = [0.0, abs(price(exact, model, rng))]
     if found.breakpoints.size:
         prices.append(float(rng.choice(found.breakpoints)) * float(rng.choice([0.999, 1.001])))
     for eta in prices:
@@ -181,10 +181,9 @@ def path(model, exact, rng, problems):
         for i, s in enumerate(exact.alive):
             if not abs(got[s] - float(value[i])) <= allowed:
                 problems.append(f"eta_path: value {got[s]} in {s} at {eta!r}, truth {float(value[i])}")
-            if not float(value[i] - q[i][action[s]]) <= allowed:
-                problems.append(
-                    f"eta_path: action {action[s]} in {s} at {eta!r} loses {float(value[i] - q[i][action[s]])}"
-                )
+            lost = float(value[i] - q[i][action[s]])
+            if not lost <= allowed:
+                problems.append(f"eta_path: action {action[s]} in {s} at {eta!r} loses {lost}")
 
 
 def optimal(model, exact, rng, problems):

@@ -15,6 +15,7 @@ is exact up to rounding errors; where these would dominate, both functions raise
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -130,12 +131,14 @@ class _Line(NamedTuple):
     def of_laziness(self, default: NDArray[np.float64]) -> tuple[Advantages, Advantages]:
         """Returns the same for being lazy once, with one column `[S, 1]`: it pays nothing now."""
         alive = (self.steps.value > 0.0)[:, None]
-        defect = default.sum(axis=1, keepdims=True) - 1.0
+        # Rounded once: the rounding errors of an ordinary sum would be multiplied by the values.
+        defect = np.array([math.fsum([*row, -1.0]) for row in default])[:, None]
         found = []
         for of, paid in ((self.gain, 0.0), (self.steps, 1.0)):
-            value = of.value[:, None] - paid
-            mean = np.einsum("sa,sa->s", default, of.advantage)[:, None] + defect * value - paid
-            margin = np.einsum("sa,sa->s", default, of.margin)[:, None] + self.grain * (np.abs(value) + paid)
+            left = defect * (of.value[:, None] - paid)
+            mean = np.einsum("sa,sa->s", default, of.advantage)[:, None] + left - paid
+            size = np.einsum("sa,sa->s", default, np.abs(of.advantage))[:, None] + np.abs(left) + paid
+            margin = np.einsum("sa,sa->s", default, of.margin)[:, None] + self.grain * size
             found.append(Advantages(of.value, np.where(alive, mean, 0.0), np.where(alive, margin, 0.0)))
         return found[0], found[1]
 

@@ -88,6 +88,7 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     eta = np.inf
     before = tableau.action.copy()
     scale = 0.0
+    met = {hash(before.tobytes())}  # the policies met at this price
     while True:
         slot, crossing = tableau.next_gain()
         scale = max(scale, crossing)
@@ -101,7 +102,12 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
             if slot < 0 or crossing <= same:
                 return trace
             eta = crossing
+            met = {hash(tableau.action.tobytes())}
         tableau.step(slot)
+        policy = hash(tableau.action.tobytes())
+        if policy in met:  # every step raises K, so that only rounding errors can lead in a circle
+            raise ValueError(TOO_LONG)
+        met.add(policy)
         if progress is not None:
             progress(tableau.steps, min(eta, crossing))
 
@@ -124,7 +130,9 @@ class _Tableau:
         self.alive = np.flatnonzero(~mdp.absorbing)
         n = self.alive.size
         # Control with an action that the default policy is certain to take never pays at a price above 0.
-        states, self.slot_action = np.nonzero((lazy.default_policy < 1.0) & ~mdp.absorbing[:, None])
+        default = lazy.default_policy
+        certain = (default == 1.0) & (np.count_nonzero(default, axis=1)[:, None] == 1)
+        states, self.slot_action = np.nonzero(~certain & ~mdp.absorbing[:, None])
         place = np.zeros(mdp.n_states, dtype=np.int64)
         place[self.alive] = np.arange(n)
         self.slot_state = place[states]

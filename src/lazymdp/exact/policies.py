@@ -97,13 +97,16 @@ def optimal_advantages(mdp: MDP) -> Advantages:
         size = action_values(mdp, np.abs(mdp.rewards), np.abs(value)) + np.abs(value)[:, None]
         better = (gain > EPS * rounding_terms(mdp) * size).any(axis=1) & ~mdp.absorbing
         if not better.any():
-            break
+            break  # what is left to improve is decided with twice the precision below
         action = np.where(better, gain.argmax(axis=1), action)
-    [best] = advantages(mdp, policy, mdp.rewards)
-    check_precision(mdp, best.margin, mdp.max_reward)
-    if (best.advantage > best.margin).any():  # policies that alternate by rounding errors only
-        raise ValueError(too_long(mdp))
-    return best
+    for _ in range(_MOST_POLICIES):
+        [best] = advantages(mdp, np.eye(mdp.n_actions)[action], mdp.rewards)
+        check_precision(mdp, best.margin, mdp.max_reward)
+        better = (best.advantage > best.margin).any(axis=1)
+        if not better.any():
+            return best
+        action = np.where(better, (best.advantage - best.margin).argmax(axis=1), action)
+    raise ValueError(too_long(mdp))
 
 
 def _optimal_by_sweeps(mdp: MDP) -> Advantages:
