@@ -4,6 +4,7 @@ The numbers of a model are taken as the doubles they are, also where rows do not
 """
 
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -77,6 +78,7 @@ class Rational:
             for i in better:
                 action[i] = best[i]
 
+    @cached_property
     def longest(self):
         """Expected steps `[n]` under the policy that lives longest; None if some policy's are not finite."""
         action = [0] * len(self.alive)
@@ -94,6 +96,7 @@ class Rational:
             for i in better:
                 action[i] = longer[i]
 
+    @cached_property
     def eta_max(self):
         """Largest gain of control over the default policy (Theorem 3); None as above."""
         lines = self.lines([self.n_actions] * len(self.alive))
@@ -103,9 +106,12 @@ class Rational:
         gaps = [max(row[:-1]) - v for row, v in zip(q, lines[0], strict=True)]
         return max([Fraction(0), *gaps])
 
+    @cached_property
     def eta_min(self):
         """The price from which on being lazy is better in some state, by following never-lazy optima from price 0."""
         n, A = len(self.alive), self.n_actions
+        if not n:
+            return Fraction(0)
         found = self.optimum(Fraction(0), lazy=False)
         if found is None:
             return None

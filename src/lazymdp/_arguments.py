@@ -41,7 +41,7 @@ def check_number(
     number = _real(value)
     inside = (low < number if above else low <= number) and (number < high if below else number <= high)
     if not inside:  # also catches nan
-        raise ValueError(f"{name} is {_shown(value, number)}, expected {expected}.")
+        raise ValueError(f"{name} is {shown(value, number)}, expected {expected}.")
     return number
 
 
@@ -49,7 +49,7 @@ def check_integer(value: Any, name: str, low: int, high: int, expected: str) -> 
     """Returns an integer from `low` to `high`; the arguments are those of `check_number`. A float is an error."""
     integer = value.item() if isinstance(value, np.generic | np.ndarray) and np.ndim(value) == 0 else value
     if not isinstance(integer, int) or isinstance(integer, bool) or not low <= integer <= high:
-        raise ValueError(f"{name} is {_shown(value)}, expected {expected}.")
+        raise ValueError(f"{name} is {shown(value)}, expected {expected}.")
     return integer
 
 
@@ -104,21 +104,21 @@ def check_seeds(seed: Any) -> NDArray[np.int64]:
 def check_choice(value: Any, name: str, options: Sequence[str]) -> str:
     """Returns a name that is one of the options."""
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} is {_shown(value)}, expected one of {', '.join(map(repr, options))}.")
+        raise ValueError(f"{name} is {shown(value)}, expected one of {', '.join(map(repr, options))}.")
     return value
 
 
 def check_flag(value: Any, name: str) -> bool:
     """Returns a flag as a bool."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} is {_shown(value)}, expected True or False.")
+        raise ValueError(f"{name} is {shown(value)}, expected True or False.")
     return bool(value)
 
 
 def check_type(value: Any, name: str, kind: type[_T], expected: str) -> _T:
     """Returns an object of the type `kind`; `expected` describes it, and how to get one, in the error message."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} is {_shown(value)}, expected {expected}.")
+        raise TypeError(f"{name} is {shown(value)}, expected {expected}.")
     return value
 
 
@@ -144,7 +144,7 @@ def _real(value: Any) -> float:
         try:
             return float(value)
         except OverflowError:
-            return math.copysign(math.inf, value)
+            return math.inf if value > 0 else -math.inf
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):
@@ -155,11 +155,11 @@ def _real(value: Any) -> float:
 def _several(value: Any, name: str, expected: str) -> list[Any]:
     """Returns a list of at least one entry, from one entry or a flat sequence of them."""
     if isinstance(value, str | bytes) or np.ndim(value) > 1 or (np.ndim(value) == 1 and not len(value)):
-        raise ValueError(f"{name} is {_shown(value)}, expected {expected}.")
+        raise ValueError(f"{name} is {shown(value)}, expected {expected}.")
     return [value] if np.ndim(value) == 0 else list(value)
 
 
-def _shown(value: Any, number: float = math.nan) -> str:
+def shown(value: Any, number: float = math.nan) -> str:
     """Returns a value for an error message, short even for a large array."""
     if not math.isnan(number):
         return str(number)
@@ -169,5 +169,5 @@ def _shown(value: Any, number: float = math.nan) -> str:
         return repr(value.item())
     if isinstance(value, np.ndarray) and value.size > 8:
         return f"an array of shape {value.shape}"
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import LARGEST, check_gamma
+from lazymdp._arguments import LARGEST, check_gamma, shown
 from lazymdp._arrays import SUM_TOLERANCE, check_names, real_array, transition_rows
 from lazymdp._files import replacing
 from lazymdp.envs.toy_text import read_table
@@ -109,7 +109,7 @@ class MDP:
             gamma: Discount.
         """
         if not hasattr(env, "unwrapped"):
-            raise TypeError(f"env is {env!r}, expected a Gymnasium environment: make one with `gymnasium.make`.")
+            raise TypeError(f"env is {shown(env)}, expected a Gymnasium environment: make one with `gymnasium.make`.")
         table = read_table(env.unwrapped)
         return cls(
             table.transitions,

@@ -75,7 +75,7 @@ def parts(model):
 
 def lifetime(exact):
     """Largest expected number of steps under any policy; inf if it is not finite."""
-    steps = exact.longest()
+    steps = exact.longest
     return float(max(steps, default=0)) if steps is not None else np.inf
 
 
@@ -142,14 +142,14 @@ def evaluation(model, exact, rng, problems):
 def bounds(model, exact, rng, problems):
     mdp, default = parts(model)
     scale = mdp.max_reward
-    top, truth = lz.eta_max(mdp, default), exact.eta_max()
+    top, truth = lz.eta_max(mdp, default), exact.eta_max
     if truth is None:
         problems.append("eta_max answered for values that are not finite")
         return
     allowed = noise(exact, model, exact.lines([exact.n_actions] * len(exact.alive))[0])
     if not abs(top - float(truth)) <= min(allowed, 1e-4 * scale):
         problems.append(f"eta_max is {top}, truth {float(truth)}")
-    bottom, truth = lz.eta_min(mdp, default), exact.eta_min()
+    bottom, truth = lz.eta_min(mdp, default), exact.eta_min
     if truth is None:
         problems.append("eta_min answered for values that are not finite")
         return
@@ -165,7 +165,7 @@ def bounds(model, exact, rng, problems):
 def path(model, exact, rng, problems):
     mdp, default = parts(model)
     found = lz.eta_path(mdp, default)
-    if exact.eta_max() == 0 and found.breakpoints.size:
+    if exact.eta_max == 0 and found.breakpoints.size:
         problems.append(f"{found.breakpoints.size} breakpoints, up to {found.breakpoints[-1]}, where eta_max is 0")
     prices = [0.0, abs(price(exact, model, rng))]
     if found.breakpoints.size:
@@ -206,7 +206,7 @@ def optimal(model, exact, rng, problems):
 
 def price(exact, model, rng):
     """A price near those that matter: often exactly a lazy-gap, where control and being lazy tie."""
-    top = exact.eta_max()
+    top = exact.eta_max
     if top is None or rng.random() < 0.2:
         return float(rng.choice([0.0, 0.1, 1.0])) * float(np.abs(model[1]).max())
     return float(top) * float(rng.choice([0.0, 0.3, 1.0 - EPS, 1.0, 1.0, 1.1, -0.1]))

@@ -10,6 +10,9 @@ of the model may be large in a corner of it. Let `e = (I - gamma P_pi)^-1 |rho|`
 residual and the rounding errors of computing that. The error of an advantage is then at most
 
     rounding of A(s, a)  +  |rho(s)|  +  gamma |P(. | s, a) - P_pi(. | s)| e.
+
+The numbers of a model are rounded themselves: probabilities of 0.1 and 0.2 are not quite those. What such rounding does
+to an advantage in its own state is added, so that actions that tie on paper tie here.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 from lazymdp.exact.linear import EPS, PolicySystem, action_values, policy_transitions, rounding_terms, too_long
 from lazymdp.mdp import MDP
 
-_TOO_COARSE = 1e-5
+_TOO_COARSE = 3e-6
 """Error of an advantage, relative to the largest reward, above which questions about ties are refused."""
 
 _FINE_ENOUGH = 1e-9
@@ -44,7 +47,7 @@ class Advantages(NamedTuple):
 
     value: NDArray[np.float64]  # [S]
     advantage: NDArray[np.float64]  # [S, A]; 0 in absorbing states
-    margin: NDArray[np.float64]  # [S, A] bound on the rounding error of each advantage
+    margin: NDArray[np.float64]  # [S, A] bound on the rounding error of each advantage, its data's included
 
     @property
     def snapped(self) -> NDArray[np.float64]:
@@ -88,7 +91,7 @@ def _of_one_reward(
     grain = (2.0 * EPS) ** 2 * rounding_terms(mdp) * size
     rest = np.abs(residual) + np.einsum("sa,sa->s", policy, grain)
     errors = 1.1 * np.abs(system.solve(rest[None])[0])
-    margin = 4.0 * EPS * np.abs(found) + grain + rest[:, None] + _distances(mdp, policy, errors)
+    margin = EPS * rounding_terms(mdp) * size + grain + rest[:, None] + _distances(mdp, policy, errors)
     return Advantages(value + low, found, np.where(mdp.absorbing[:, None], 0.0, margin))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp.exact.advantages import Advantages, advantages, check_precision
-from lazymdp.exact.linear import EPS, rounding_terms, too_long
+from lazymdp.exact.linear import EPS, PolicySystem, rounding_terms, too_long
 from lazymdp.exact.policies import optimal_advantages
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
@@ -78,12 +78,13 @@ def eta_min_theorem(mdp: MDP, default_policy: ArrayLike) -> EtaMinTheorem:
     alive = ~mdp.absorbing
     if not alive.any():
         return EtaMinTheorem(0.0, True)
+    PolicySystem(mdp, default)  # refuses a default policy whose lifetimes cannot be proven
     line = _never_lazy_optimum(mdp)
     gain, steps = line.of_laziness(default)
     gap, stretch = -gain.snapped, -steps.advantage
     counted = alive & (stretch > steps.margin)[:, 0]
-    if not counted.any():
-        return EtaMinTheorem(np.inf, False)
+    if not counted.any():  # the state that is absorbed last has a positive denominator, which rounding has hidden
+        raise ValueError(too_long(mdp))
     value = max(0.0, float((gap[counted] / stretch[counted]).min()))
     better = line.gain.advantage - value * line.steps.advantage
     return EtaMinTheorem(value, bool((better <= line.gain.margin + value * line.steps.margin).all()))
@@ -104,6 +105,7 @@ def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
     alive = ~mdp.absorbing
     if not alive.any():
         return 0.0
+    PolicySystem(mdp, default)  # refuses a default policy whose lifetimes cannot be proven
     line, eta = _never_lazy_optimum(mdp), 0.0
     for _ in range(_MOST_POLICIES):
         lazy_at = _first_crossing(*line.of_laziness(default), eta)
