@@ -42,9 +42,7 @@ NUMBERS = {
     "alpha of estimate_eta_min": lambda bad: lz.learn.estimate_eta_min(MDP, alpha=bad, episodes=2),
 }
 INTEGERS = {
-    "horizon": lambda bad: (
-        lz.solve(LAZY, horizon=bad) if bad is not None else check_integer(None, "horizon", 1, 9, "x")
-    ),
+    "horizon": lambda bad: lz.solve(LAZY, horizon=0 if bad is None else bad),
     "max_iterations": lambda bad: lz.solve(LAZY, max_iterations=bad),
     "state": PATH.control_intervals,
     "episodes": lambda bad: learn(episodes=bad),

@@ -74,7 +74,7 @@ def test_no_exact_function_is_left_out():
     assert set(lz.__all__) - NOT_SCALED <= named
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(models(max_states=5, gammas=(0.0, 0.5, 0.9, 0.99)), scales, st.sampled_from([0.0, 0.05, 0.4]))
 def test_units_do_not_matter(model, c, eta):
     check_units(model, c, eta)

@@ -144,7 +144,7 @@ def _real(value: Any) -> float:
         try:
             return float(value)
         except OverflowError:
-            return math.inf if value > 0 else -math.inf
+            return math.inf  # of either sign: no argument may be as large
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):

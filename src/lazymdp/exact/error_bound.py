@@ -97,6 +97,13 @@ class Certificate:
         return self(middle, middle, value)[1]
 
 
+def check_lifetimes(mdp: MDP) -> None:
+    """Raises an error if some policy of the model is not proven to have finite values."""
+    hidden = EPS * (mdp.max_successors + mdp.n_actions + 4)
+    if mdp.gamma * (1.0 + mdp.row_defect + hidden) >= 1.0 and max_steps_to_absorption(mdp, hidden) == np.inf:
+        raise ValueError(too_long(mdp))
+
+
 def max_steps_to_absorption(mdp: MDP, defect: float) -> float:
     """Bounds the expected discounted steps to absorption under any policy, with lazy steps or without.
 

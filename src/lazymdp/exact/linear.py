@@ -195,7 +195,8 @@ def _factorize(step: sp.csr_array) -> Callable[[NDArray[np.float64]], NDArray[np
         *factors, singular = scipy.linalg.lapack.dgetrf(matrix)
         if singular:
             raise ValueError(TOO_LONG)
-        return lambda rewards: scipy.linalg.lapack.dgetrs(*factors, rewards.T)[0].T
+        # One right-hand side at a time: for several, LAPACK starts threads, which takes a thousand times as long.
+        return lambda rewards: np.array([scipy.linalg.lapack.dgetrs(*factors, b)[0] for b in rewards])
     try:
         sparse = scipy.sparse.linalg.splu(sp.csc_matrix(sp.eye_array(n) - step))
     except RuntimeError as error:  # raised by SuperLU for a singular matrix

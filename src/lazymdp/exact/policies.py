@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from lazymdp._arguments import check_probability
 from lazymdp.exact.advantages import Advantages, advantages, check_precision
 from lazymdp.exact.algorithms import Search, local_policy_iteration
+from lazymdp.exact.error_bound import check_lifetimes
 from lazymdp.exact.linear import EPS, action_values, policy_values, rounding_terms, too_long
 from lazymdp.lazy import LazyMDP, check_mdp, check_table
 from lazymdp.mdp import MDP
@@ -86,6 +87,7 @@ def mixture(policy: ArrayLike, other: ArrayLike, weight: float) -> NDArray[np.fl
 def optimal_advantages(mdp: MDP) -> Advantages:
     """Returns the advantages of all actions over an optimal policy of the base model: at most their margins."""
     check_mdp(mdp).check_infinite_horizon()
+    check_lifetimes(mdp)
     if mdp.n_states > _EXACT_UP_TO:
         return _optimal_by_sweeps(mdp)
     action = mdp.rewards.argmax(axis=1)
