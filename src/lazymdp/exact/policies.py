@@ -90,7 +90,11 @@ def optimal_advantages(mdp: MDP) -> Advantages:
     check_lifetimes(mdp)
     if mdp.n_states > _EXACT_UP_TO:
         return _optimal_by_sweeps(mdp)
-    action = mdp.rewards.argmax(axis=1)
+    # From the uniform policy, whose values already show the way: from the best rewards, a chain of n states would take
+    # n policies.
+    start = uniform(mdp)
+    value = policy_values(mdp, start, np.einsum("sa,sa->s", start, mdp.rewards)[None])[0]
+    action = action_values(mdp, mdp.rewards, value).argmax(axis=1)
     states = np.arange(mdp.n_states)
     for _ in range(_MOST_POLICIES):
         policy = np.eye(mdp.n_actions)[action]
