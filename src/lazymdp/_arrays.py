@@ -1,6 +1,7 @@
 """Checks that turn a caller's input into arrays the library can rely on, and sampling from rows of probabilities.
 
-Input is checked and converted to one form, but never repaired: what is wrong raises an error.
+Input is checked and converted to one form, but never repaired: what is wrong raises an error. `_arguments` checks
+single numbers, names and objects.
 """
 
 from __future__ import annotations
@@ -14,9 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 SUM_TOLERANCE = 1e-8
 """Largest difference from 1 of the sum of a row of probabilities: far above rounding, far below a typing error."""
-
-LARGEST = 1e100
-"""Largest absolute value of a reward or a price. Beyond it, values and their products could overflow."""
 
 _SHARED_FROM = 16 * 2**20
 """Size in bytes from which an array that needs no conversion is shared with the caller instead of copied."""
@@ -42,22 +40,14 @@ def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
     return array.view()
 
 
-def check_gamma(gamma: float) -> float:
-    """Returns the discount as a float, and raises an error if it is not between 0 and 1."""
-    if (not np.isscalar(gamma) and np.ndim(gamma) != 0) or gamma is None:
-        raise ValueError(f"gamma is {gamma!r}, expected a number between 0 and 1.")
-    value = float(gamma)
-    if not 0.0 <= value <= 1.0:  # also catches nan
-        raise ValueError(f"gamma is {value}, expected a number between 0 and 1.")
-    return value
-
-
 def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:
     """Returns the names as a tuple, and raises an error if there are not `count` of them. None stays None."""
     if names is None:
         return None
     if isinstance(names, str):
         raise ValueError(f"{what} is the text {names!r}, expected a list of {count} names.")
+    if not hasattr(names, "__len__"):
+        raise ValueError(f"{what} is {names!r}, expected a list of {count} names.")
     if len(names) != count:
         raise ValueError(f"{what} has {len(names)} names, expected {count}.")
     return tuple(str(name) for name in names)

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arrays import LARGEST, SUM_TOLERANCE, real_array
+from lazymdp._arguments import check_eta, check_finite, check_type
+from lazymdp._arrays import SUM_TOLERANCE, real_array
 from lazymdp.mdp import MDP
 
 
@@ -42,7 +44,7 @@ class LazyMDP:
     """
 
     def __init__(self, mdp: MDP, default_policy: ArrayLike, eta: float) -> None:
-        self.mdp = mdp
+        self.mdp = check_mdp(mdp)
         self.default_policy = check_policy(mdp, default_policy, mdp.n_actions, "default_policy")
         self.default_defect = float(np.abs(self.default_policy.sum(axis=1) - 1.0).max())
         self.eta = check_eta(eta)
@@ -124,27 +126,32 @@ def lazy_gap(q: ArrayLike, default_policy: ArrayLike) -> NDArray[np.float64]:
     Returns:
         `[...]` gaps. The greedy agent takes control where the gap is larger than eta.
     """
-    values = np.asarray(q, dtype=np.float64)
-    if np.isnan(values).any():
-        raise ValueError(f"q is nan at {tuple(int(i) for i in np.argwhere(np.isnan(values))[0])}, expected numbers.")
+    values, default = check_finite(q, "q"), check_finite(default_policy, "default_policy")
+    if default.shape[-1] != values.shape[-1]:
+        raise ValueError(f"default_policy has shape {default.shape}, expected [..., A] with A = {values.shape[-1]}.")
+    sums = default.sum(axis=-1)
+    # Probabilities from a network are of type float32, and sum to 1 less exactly.
+    tolerance = SUM_TOLERANCE if np.asarray(default_policy).dtype.itemsize >= 8 else 1e-5
+    bad = (default < 0.0).any(axis=-1) | (np.abs(sums - 1.0) > tolerance)
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0]) if bad.ndim else ()
+        raise ValueError(
+            f"default_policy is {default[place].tolist()}{f' at {place}' if place else ''}, expected probabilities "
+            "that sum to 1."
+        )
     best = values.max(axis=-1, keepdims=True)
     # A sum of differences, and not of values, is exactly 0 where the default policy takes only best actions.
-    return np.einsum("...a,...a->...", np.asarray(default_policy, dtype=np.float64), best - values)
+    return np.einsum("...a,...a->...", default, best - values)
 
 
-def check_eta(eta: float) -> float:
-    """Returns a single price as a float; anything but a finite number is an error.
+def check_mdp(mdp: Any) -> MDP:
+    """Returns a model, and raises an error if it is something else."""
+    return check_type(mdp, "mdp", MDP, "an MDP: make one from arrays, or with `MDP.from_gymnasium`")
 
-    A single price may be negative: a bonus for acting. Since a lazy-gap is never negative, the optimal agent then takes
-    control in every state. Questions about a range of prices (the eta-path, agents trained for a range) cover prices
-    from 0 up.
-    """
-    value = float(eta)
-    if not abs(value) <= LARGEST:
-        raise ValueError(
-            f"eta is {value}, expected the price of a step of control: a number between {-LARGEST:g} and {LARGEST:g}."
-        )
-    return value
+
+def check_lazy(lazy: Any) -> LazyMDP:
+    """Returns a lazy-MDP, and raises an error if it is something else."""
+    return check_type(lazy, "lazy", LazyMDP, "a LazyMDP: make one with `LazyMDP(mdp, default_policy, eta)`")
 
 
 def check_policy(mdp: MDP, policy: ArrayLike, n_choices: int, what: str) -> NDArray[np.float64]:

@@ -19,7 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arrays import LARGEST, SUM_TOLERANCE, check_gamma, check_names, real_array, transition_rows
+from lazymdp._arguments import LARGEST, check_gamma, shown
+from lazymdp._arrays import SUM_TOLERANCE, check_names, real_array, transition_rows
 from lazymdp._files import replacing
 from lazymdp.envs.toy_text import read_table
 
@@ -107,6 +108,8 @@ class MDP:
             env: The environment, possibly wrapped.
             gamma: Discount.
         """
+        if not hasattr(env, "unwrapped"):
+            raise TypeError(f"env is {shown(env)}, expected a Gymnasium environment: make one with `gymnasium.make`.")
         table = read_table(env.unwrapped)
         return cls(
             table.transitions,
@@ -302,7 +305,7 @@ class MDP:
             if not 0 <= start < self.n_states:
                 raise ValueError(f"start is state {start}, expected 0 to {self.n_states - 1}.")
             return np.eye(1, self.n_states, int(start)).ravel()
-        array = np.array(start, dtype=np.float64)
+        array = real_array(start, "start probabilities")
         if array.shape != (self.n_states,):
             raise ValueError(f"start has shape {array.shape}, expected a distribution over states, [{self.n_states}].")
         bad = ~np.isfinite(array) | (array < 0.0)

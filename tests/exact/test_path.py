@@ -134,6 +134,63 @@ def test_ties_of_symmetric_states_are_one_breakpoint():
     assert path.critical_eta[0] == path.critical_eta[1] == path.breakpoints[0]
 
 
+# -- where the default policy is optimal, there is no breakpoint -------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_identical_actions_give_no_breakpoint(seed):
+    """Issue 14: whatever the default policy, eta_max is 0, and rounding errors are not prices."""
+    rng = np.random.default_rng(seed)
+    gamma = float(rng.choice([0.5, 0.9, 0.99, 0.999, 1.0]))
+    model = random_model(seed, n_states=int(rng.integers(2, 8)), n_actions=2, gamma=gamma)
+    transitions, rewards = model.transitions, model.rewards
+    transitions[:, 1], rewards[:, 1] = transitions[:, 0], rewards[:, 0]
+    path = lz.eta_path(model.mdp, model.default)
+    assert lz.eta_max(model.mdp, model.default) == 0.0
+    assert path.breakpoints.size == 0
+    assert (path.action_at(0.0) == 2).all()
+    assert path.for_control_count(1.0).control_count == path.for_control_rate(0.5).control_count == 0.0
+    assert lz.eta_path(model.mdp, model.default, tol=0.1).breakpoints.size == 0
+
+
+def slippery_grid(side, slip, gamma):
+    """A grid whose moves slip sideways with probability `slip`; the last corner is the goal."""
+    cells, moves = np.arange(side * side), [(0, 1), (1, 0), (0, -1), (-1, 0)]
+    transitions = np.zeros((cells.size, 4, cells.size))
+    for cell in cells[:-1]:
+        for action in range(4):
+            for turn, probability in ((0, 1.0 - slip), (1, slip / 2), (3, slip / 2)):
+                step = moves[(action + turn) % 4]
+                row, column = (min(max(x + d, 0), side - 1) for x, d in zip(divmod(cell, side), step, strict=True))
+                transitions[cell, action, row * side + column] += probability
+    rewards = transitions[:, :, -1].copy()
+    transitions[-1], rewards[-1] = np.eye(cells.size)[-1], 0.0
+    return lz.MDP(transitions, rewards, gamma)
+
+
+@pytest.mark.parametrize("slip", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("gamma", [0.9, 0.95, 0.999])
+def test_an_optimal_default_policy_gives_no_breakpoint(slip, gamma):
+    """Issue 14: path and solver agree at price 0 that nothing is to be done, in a grid full of ties."""
+    mdp = slippery_grid(10, slip, gamma)
+    default = lz.policies.optimal(mdp)
+    path = lz.eta_path(mdp, default)
+    assert lz.eta_max(mdp, default) == 0.0
+    assert path.breakpoints.size == 0
+    solution = lz.solve(lz.LazyMDP(mdp, default, 0.0))
+    np.testing.assert_array_equal(path.action_at(0.0), solution.action)
+
+
+def test_a_default_policy_that_sums_to_little_more_than_one_has_its_own_breakpoint():
+    """Being lazy is then not quite the same as its only action, and worth a price where values are negative."""
+    transitions = np.array([[[0.5, 0.5]], [[0.0, 1.0]]])
+    default = np.array([[1.0 + 8e-9], [1.0]])
+    model = Model(transitions, np.array([[-1.0], [0.0]]), 0.9, np.array([False, True]), np.array([1.0, 0.0]), default)
+    path = lz.eta_path(model.mdp, default)
+    assert path.breakpoints == pytest.approx([lz.eta_max(model.mdp, default)], rel=1e-6)
+    np.testing.assert_allclose(path.value_at(0.0), brute(model, 0.0)[0], rtol=1e-14)
+
+
 def certain_end():
     """Models without discount in which every state may end the episode at every step."""
     return st.integers(0, 1000).map(lambda seed: random_model(seed, n_states=5, gamma=1.0, n_absorbing=1))

@@ -9,9 +9,10 @@ import pytest
 import quantecon
 import scipy.sparse as sp
 from brute_force import augment, optimum
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import models, random_model
+from rational import Rational
 
 import lazymdp as lz
 from lazymdp.exact.algorithms import METHODS
@@ -172,11 +173,91 @@ def test_gamma_one_where_absorption_is_certain(method, seed):
     assert np.abs(solution.value - value).max() <= solution.error_bound + 1e-10
 
 
+# -- proven control ------------------------------------------------------------------------------------------------
+
+
+def test_control_that_only_rounding_shows_is_not_taken():
+    """Issue 14: the gap is 1.36, exactly the price, or less; a computed gap of 1.3600000000000003 proves nothing."""
+    mdp = lz.MDP(np.ones((1, 3, 1)), [[0.4, 2.0, -0.4]], 0.0)
+    lazy = lz.LazyMDP(mdp, [[0.1, 0.4, 0.5]], 1.36)
+    for method in METHODS:
+        assert not lz.solve(lazy, method=method).control.any()
+    assert not lz.solve(lazy, horizon=3).control.any()
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1e-300, 1e-16, 1e-6, 1e-3, 0.5, 0.99]),
+    st.sampled_from(sorted(METHODS)), st.integers(-3, 3),
+)  # fmt: skip
+def test_control_is_proven_by_rational_arithmetic(seed, gamma, method, steps):
+    """The price is the gap of a state, up to a few rounding errors above or below."""
+    model = random_model(seed, n_states=2, n_actions=3, gamma=gamma, n_absorbing=seed % 2, default="random")
+    exact = Rational(*model.base, model.default)
+    gaps = [max(row[:-1]) - row[-1] for row in exact.optimum(Fraction(0))[1]]
+    eta = float(max(gaps))
+    for _ in range(abs(steps)):
+        eta = float(np.nextafter(eta, np.sign(steps) * np.inf))
+    lazy = lz.LazyMDP(model.mdp, model.default, eta)
+    _, q, _ = exact.optimum(Fraction(eta))
+    control = lz.solve(lazy, method=method).control
+    assert all(max(q[i][:-1]) > q[i][-1] for i, s in enumerate(exact.alive) if control[s])
+    later = exact.backed_up([Fraction(0)] * len(exact.alive), Fraction(eta))
+    now = exact.backed_up([max(row) for row in later], Fraction(eta))
+    for t, choices in enumerate((now, later)):
+        control = lz.solve(lazy, horizon=2).control[t]
+        assert all(max(choices[i][:-1]) > choices[i][-1] for i, s in enumerate(exact.alive) if control[s])
+
+
+def test_clear_control_is_still_taken_at_small_gamma():
+    mdp = lz.MDP(np.ones((1, 3, 1)), [[0.4, 2.0, -0.4]], 1e-3)
+    lazy = lz.LazyMDP(mdp, [[0.1, 0.4, 0.5]], 1.36 * (1.0 - 1e-13))
+    assert lz.solve(lazy, tol=1e-13, method="policy_iteration").control.all()
+    assert lz.solve(lazy, horizon=5).control.all()
+
+
+# -- tolerances and arguments ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_default_tolerance_is_relative_to_the_rewards(scale, method):
+    model = random_model(3, gamma=0.95)
+    mdp = lz.MDP(model.transitions, scale * model.rewards, model.gamma)
+    solution = lz.solve(lz.LazyMDP(mdp, model.default, 0.1 * scale), method=method)
+    assert solution.converged
+    assert solution.error_bound <= 1e-8 * mdp.max_reward
+    bonus = lz.solve(lz.LazyMDP(mdp, model.default, -1e6 * scale), method=method)
+    assert bonus.converged
+    assert 1e-8 * mdp.max_reward < 1e-2 * scale
+
+
+@pytest.mark.parametrize("p", [1e-3, 1e-4, 1e-6, 1e-8])
+def test_near_ties_without_discount_have_an_error_bound(p):
+    """Issue 14: actions whose lifetimes of 1/p steps differ by a factor of 1 + 5e-6 gave an infinite error."""
+    d = 5e-6
+    transitions = np.array([[[1 - p, p], [1 - p * (1 - d), p * (1 - d)]], [[0.0, 1.0], [0.0, 1.0]]])
+    mdp = lz.MDP(transitions, [[1.0, 1.0], [0.0, 0.0]], 1.0)
+    default = lz.policies.uniform(mdp)
+    solution = lz.solve(lz.LazyMDP(mdp, default, 1e-6), tol=1e-5 / p)
+    truth, _, _ = Rational(transitions, mdp.rewards, 1.0, mdp.absorbing, default).optimum(Fraction(1e-6))
+    assert solution.converged
+    assert abs(Fraction(float(solution.value[0])) - truth[0]) <= Fraction(solution.error_bound)
+    assert lz.eta_path(mdp, default).breakpoints == pytest.approx([2.5e-6], rel=2e-2)
+
+
 BAD = {
     "tol 0": (dict(tol=0.0), "tol is 0.0"),
     "tol nan": (dict(tol=np.nan), "tol is nan"),
     "no iterations": (dict(max_iterations=0), "max_iterations is 0"),
     "unknown method": (dict(method="magic"), "method is 'magic', expected one of 'auto', 'value_iteration'"),
+    "tol text": (dict(tol="1e-8"), "tol is '1e-8', expected a positive number"),
+    "iterations nan": (dict(max_iterations=np.nan), "max_iterations is nan, expected a number of sweeps"),
+    "iterations 2.5": (dict(max_iterations=2.5), "max_iterations is 2.5"),
+    "method 3": (dict(method=3), "method is 3, expected one of"),
+    "horizon and method": (dict(horizon=3, method="magic"), "method is 'magic', but with horizon = 3"),
+    "horizon and tol": (dict(horizon=3, tol=1e-3), "tol is 0.001, but with horizon = 3"),
+    "horizon and iterations": (dict(horizon=3, max_iterations=7), "max_iterations is 7, but with horizon = 3"),
     "horizon 0": (dict(horizon=0), "horizon is 0"),
     "horizon 1.5": (dict(horizon=1.5), "horizon is 1.5"),
     "horizon True": (dict(horizon=True), "horizon is True"),

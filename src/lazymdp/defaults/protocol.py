@@ -30,6 +30,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_probability
 from lazymdp.defaults.forms import (
     Actions,
     BadAnswer,
@@ -82,8 +83,7 @@ class Mixture:
     weight: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.weight <= 1.0:
-            raise ValueError(f"weight is {self.weight}, expected a probability between 0 and 1.")
+        check_probability(self.weight, "weight")
 
 
 class Examples(NamedTuple):

@@ -35,10 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._files import write_csv
-from lazymdp.exact.linear import action_values, effective_policy, policy_values
+from lazymdp.exact.linear import EPS, action_values, effective_policy, policy_values, rounding_terms
 from lazymdp.lazy import LazyMDP
-
-_EPS = float(np.finfo(float).eps)
 
 _ROUNDING = 1e-12
 """Relative size below which a difference between two expectations from the start distribution counts as rounding."""
@@ -156,7 +154,8 @@ def plan_for_rate(lazy: LazyMDP, share: float, action: NDArray[np.int64]) -> Con
         spread = excess(more) - excess(less)
         eta = max(0.0, (more.base_value - less.base_value) / spread)
         found = _best_policy(lazy, share, eta, more.action)
-        rounding = _ROUNDING * (abs(more.base_value) + eta * (more.control_count + share * more.steps))
+        earned = lazy.mdp.max_reward * more.steps  # of which the return may be a small difference
+        rounding = _ROUNDING * (earned + eta * (more.control_count + share * more.steps))
         if lagrangian(found, eta) <= lagrangian(more, eta) + rounding:
             return mixed_plan(lazy.lazy_action, eta, more, less, -excess(less) / spread)
         if excess(found) > 0.0:
@@ -182,7 +181,7 @@ def _best_policy(lazy: LazyMDP, share: float, eta: float, action: NDArray[np.int
     differ by less than the error of the linear solver could still alternate; the first to return ends the iteration.
     """
     mdp = lazy.mdp
-    terms = mdp.max_successors + mdp.n_actions + 8  # as in `Certificate`
+    terms = rounding_terms(mdp)
     seen: set[bytes] = set()
     while True:
         outcome, (base_value, count, steps) = _expectations(lazy, action)
@@ -193,7 +192,7 @@ def _best_policy(lazy: LazyMDP, share: float, eta: float, action: NDArray[np.int
         choices = np.column_stack([free - eta, lazy_value])
         now = np.take_along_axis(choices, action[:, None], axis=1)[:, 0]
         best = np.where(lazy_value >= choices[:, :-1].max(axis=1), lazy.lazy_action, choices.argmax(axis=1))
-        rounding = _EPS * terms * (mdp.max_reward + eta + float(np.abs(value).max()))
+        rounding = EPS * terms * (mdp.max_reward + eta + float(np.abs(value).max()))
         better = (choices.max(axis=1) > now + rounding) & ~mdp.absorbing
         seen.add(action.tobytes())
         action = np.where(better, best, action)

@@ -12,8 +12,9 @@ there are absorbing states, otherwise 1. The middle of the interval becomes the 
 errors of the sweep, becomes the `error_bound`. This is MacQueen's bound. Without absorbing states it converges as soon
 as the differences between states do, before the values themselves.
 
-With gamma = 1, and a model that is sure to be absorbed, `V*` lies within `w max |T v - v|` of `v`, for any `w` with
-`w >= 1 + max_a P w`: a bound on the expected time to absorption.
+With gamma = 1 or next to it, and a model that is sure to be absorbed, `V*` lies within `w max |T v - v|` of `v`, for
+any `w > 0` with `w >= 1 + gamma max_a P w`: a bound on the expected (discounted) time to absorption under every policy.
+The rows of `P` are taken as they are, also where they sum to slightly more than 1, and the check allows for rounding.
 """
 
 from __future__ import annotations
@@ -21,11 +22,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import action_values, policy_values
+from lazymdp.exact.linear import EPS, action_values, policy_values, rounding_terms, too_long
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
-_EPS = float(np.finfo(float).eps)
+_NEAR_ONE = 1e-6
+"""Distance of the contraction from 1 below which times to absorption give a better bound, where there is absorption."""
+
+_ENOUGH = 1e-3
+"""Gain in expected steps, from one change of the policy, below which the longest-lived policy counts as found."""
+
+
+_MOST_ROUNDS = 200
+"""Limit on the rounds of policy iteration, which rounding errors could keep from ending."""
 
 
 class Certificate:
@@ -34,23 +43,27 @@ class Certificate:
     def __init__(self, lazy: LazyMDP) -> None:
         mdp = lazy.mdp
         # Largest distance from 1 of the row sums of a step, lazy or in control: as measured, plus its rounding error.
-        hidden = _EPS * (mdp.max_successors + mdp.n_actions + 4)
+        hidden = EPS * (mdp.max_successors + mdp.n_actions + 4)
         defect = mdp.row_defect + lazy.default_defect + mdp.row_defect * lazy.default_defect + hidden
+        self._lazy = lazy
         self._contraction = mdp.gamma * (1.0 + defect)
         self._least = 0.0 if mdp.absorbing.any() else mdp.gamma * (1.0 - defect)
-        self._terms = mdp.max_successors + mdp.n_actions + 8
-        dearest = 2.0 * mdp.max_reward / (1.0 - mdp.gamma) if mdp.gamma < 1.0 else np.inf
-        # Above this price control is never optimal, so the rounding of its value does not matter.
+        self._terms = rounding_terms(mdp)
+        self._max_steps = np.inf
+        if mdp.gamma == 1.0 or (self._contraction > 1.0 - _NEAR_ONE and mdp.absorbing.any()):
+            self._max_steps = max_steps_to_absorption(mdp, lazy.default_defect + hidden)
+        if mdp.gamma == 1.0 and self._max_steps == np.inf:
+            raise ValueError(too_long(mdp))
+        steps = min(1.0 / (1.0 - self._contraction) if self._contraction < 1.0 else np.inf, self._max_steps)
+        # Above the price that all rewards together are worth, control is never optimal, so the rounding of its value
+        # does not matter.
+        dearest = 2.0 * mdp.max_reward * steps if mdp.max_reward > 0.0 else 0.0
         self._scale = mdp.max_reward + min(abs(lazy.eta), dearest if lazy.eta > 0.0 else np.inf)
-        self._max_steps = max_steps_to_absorption(mdp) if mdp.gamma == 1.0 else None
 
     def rounding(self, value: NDArray[np.float64]) -> float:
-        """Bounds the rounding error of each computed `T v`.
-
-        The error of a sum of n products is at most n/2 eps times the sum of their sizes; `_terms` counts generously.
-        """
+        """Bounds the rounding error of each computed `T v`."""
         largest = max(float(value.max()), -float(value.min()))
-        return _EPS * self._terms * (self._scale + largest)
+        return EPS * self._terms * (self._scale + largest)
 
     def __call__(self, low: float, high: float, value: NDArray[np.float64]) -> tuple[float, float]:
         """Returns the middle and half the width of an interval that contains `V* - v`, if `low <= T v - v <= high`."""
@@ -58,14 +71,25 @@ class Certificate:
         low, high = low - slack, high + slack
         if not np.isfinite(high - low):
             return 0.0, np.inf
-        if self._max_steps is not None:
-            return 0.0, max(-low, high) * self._max_steps
+        by_steps = max(-low, high, 0.0) * self._max_steps if self._max_steps < np.inf else np.inf
         if self._contraction >= 1.0:
-            return 0.0, np.inf
+            return 0.0, by_steps
         upper = high / (1.0 - (self._contraction if high > 0.0 else self._least))
         lower = low / (1.0 - (self._contraction if low < 0.0 else self._least))
         middle = 0.5 * (lower + upper)
-        return middle, 0.5 * (upper - lower) + 4.0 * _EPS * abs(middle)
+        error = 0.5 * (upper - lower) + 4.0 * EPS * abs(middle)
+        return (middle, error) if error + abs(middle) <= by_steps else (0.0, by_steps)
+
+    def gap_margin(self, value: NDArray[np.float64], error: float) -> float:
+        """Bounds the error of lazy-gaps computed from `value`, if that is within `error` of the optimum.
+
+        Both terms of a gap have the error of the values and of a backup. The price is subtracted and added again, and a
+        default policy that does not quite sum to 1 leaves a part of the value.
+        """
+        lazy = self._lazy
+        largest = lazy.mdp.max_reward + max(float(value.max()), -float(value.min()))
+        rounding = 4.0 * self.rounding(value) + 4.0 * EPS * abs(lazy.eta)
+        return 2.0 * self._contraction * error + rounding + 2.0 * lazy.default_defect * largest
 
     def limit(self, low: float, high: float, value: NDArray[np.float64]) -> float:
         """Returns the bound that double precision allows: the one for the same `T v - v` in every state."""
@@ -73,20 +97,42 @@ class Certificate:
         return self(middle, middle, value)[1]
 
 
-def max_steps_to_absorption(mdp: MDP) -> float:
-    """Bounds the expected steps to absorption under any policy: `max w` for a `w` with `w >= 1 + max_a P w`.
+def check_lifetimes(mdp: MDP) -> None:
+    """Raises an error if some policy of the model is not proven to have finite values."""
+    hidden = EPS * (mdp.max_successors + mdp.n_actions + 4)
+    if mdp.gamma * (1.0 + mdp.row_defect + hidden) >= 1.0 and max_steps_to_absorption(mdp, hidden) == np.inf:
+        raise ValueError(too_long(mdp))
 
-    Found by policy iteration, then raised slightly and checked, so that it is a proven bound and not an estimate; inf
-    if the check fails.
+
+def max_steps_to_absorption(mdp: MDP, defect: float) -> float:
+    """Bounds the expected discounted steps to absorption under any policy, with lazy steps or without.
+
+    For any `w > 0`, the bound is `max w / c` if `w - gamma (1 + defect) max_a P w >= c > 0`. Such a `w` is found by
+    policy iteration, which need not converge for that, and the inequality is checked with a margin for rounding errors.
+
+    Args:
+        mdp: The base model.
+        defect: Bound on what a lazy step may add to the row sums of the model: the default policy's row sums minus 1,
+            and rounding.
+
+    Returns:
+        The proven bound, or inf if there is no proof.
     """
+    alive = ~mdp.absorbing
+    if not alive.any():
+        return 1.0
     ones = np.where(mdp.absorbing[:, None], 0.0, np.ones((mdp.n_states, mdp.n_actions)))
     policy = np.full(ones.shape, 1.0 / mdp.n_actions)
-    for _ in range(1000):
-        steps = policy_values(mdp, policy, ones[:, :1].T)[0]
-        remaining = action_values(mdp, ones, steps)
-        if (remaining.max(axis=1) - steps).max() <= 1e-9 * steps.max():
+    for _ in range(_MOST_ROUNDS):
+        try:
+            steps = policy_values(mdp, policy, ones[:, :1].T)[0]
+        except ValueError:  # there is no proof even for this policy
+            return np.inf
+        longer = action_values(mdp, ones, steps)
+        better = longer.max(axis=1) - steps > _ENOUGH
+        if not better.any():
             break
-        policy = np.eye(mdp.n_actions)[remaining.argmax(axis=1)]
-    raised = steps * (1.0 + 1e-6)
-    above = raised - action_values(mdp, ones, raised).max(axis=1)
-    return float(raised.max()) if above.min() >= 0.0 else np.inf
+        policy[better] = np.eye(mdp.n_actions)[longer.argmax(axis=1)[better]]
+    following = (longer.max(axis=1)[alive] - 1.0) * (1.0 + defect + EPS * (mdp.max_successors + 8))
+    margin = float((steps[alive] - following).min()) - 4.0 * EPS * float(steps.max())
+    return float(steps.max()) / margin * (1.0 + 4.0 * EPS) if margin > 0.0 else np.inf

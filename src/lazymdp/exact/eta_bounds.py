@@ -15,20 +15,23 @@ is exact up to rounding errors; where these would dominate, both functions raise
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.linear import TOO_LONG, action_values, policy_values
-from lazymdp.exact.policies import optimal_q
-from lazymdp.lazy import LazyMDP, lazy_gap
+from lazymdp.exact.advantages import Advantages, advantages, check_precision
+from lazymdp.exact.linear import EPS, PolicySystem, rounding_terms, too_long
+from lazymdp.exact.policies import optimal_advantages
+from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
-
-_RELATIVE_MARGIN = 1e-11
 
 _MOST_POLICIES = 10_000
 """Number of policies after which the walk stops with an error. It is far more than any model has needed."""
+
+_MOST_GRAIN = 1e-3
+"""Rounding error in a number of steps above which the walk is refused: single steps would be lost in it."""
 
 
 def eta_max(mdp: MDP, default_policy: ArrayLike) -> float:
@@ -42,10 +45,9 @@ def eta_max(mdp: MDP, default_policy: ArrayLike) -> float:
     """
     default = LazyMDP(mdp, default_policy, 0.0).default_policy
     mdp.check_infinite_horizon()
-    rewards = np.einsum("sa,sa->s", default, mdp.rewards)
-    value = policy_values(mdp, default, rewards[None])[0]
-    gaps = lazy_gap(action_values(mdp, mdp.rewards, value), default)[~mdp.absorbing]
-    return float(gaps.max(initial=0.0))
+    [found] = advantages(mdp, default, mdp.rewards)
+    check_precision(mdp, found.margin, mdp.max_reward)
+    return max(0.0, float(found.snapped.max()))
 
 
 class EtaMinTheorem(NamedTuple):
@@ -76,16 +78,16 @@ def eta_min_theorem(mdp: MDP, default_policy: ArrayLike) -> EtaMinTheorem:
     alive = ~mdp.absorbing
     if not alive.any():
         return EtaMinTheorem(0.0, True)
+    PolicySystem(mdp, default)  # refuses a default policy whose lifetimes cannot be proven
     line = _never_lazy_optimum(mdp)
-    gap = lazy_gap(line.x, default)
-    stretch = 1.0 + line.steps - np.einsum("sa,sa->s", default, line.z)
-    counted = alive & (stretch > 0.0)
-    if not counted.any():
-        return EtaMinTheorem(np.inf, False)
+    gain, steps = line.of_laziness(default)
+    gap, stretch = -gain.snapped, -steps.advantage
+    counted = alive & (stretch > steps.margin)[:, 0]
+    if not counted.any():  # the state that is absorbed last has a positive denominator, which rounding has hidden
+        raise ValueError(too_long(mdp))
     value = max(0.0, float((gap[counted] / stretch[counted]).min()))
-    at_value = line.x - value * line.z
-    best = (line.base_value - value * line.steps)[:, None]
-    return EtaMinTheorem(value, bool((at_value - best)[alive].max() <= line.margin + value * line.grain))
+    better = line.gain.advantage - value * line.steps.advantage
+    return EtaMinTheorem(value, bool((better <= line.gain.margin + value * line.steps.margin).all()))
 
 
 def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
@@ -103,67 +105,72 @@ def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
     alive = ~mdp.absorbing
     if not alive.any():
         return 0.0
+    PolicySystem(mdp, default)  # refuses a default policy whose lifetimes cannot be proven
     line, eta = _never_lazy_optimum(mdp), 0.0
     for _ in range(_MOST_POLICIES):
-        # The prices at which being lazy or another action becomes better: gain(eta) = (x - V) - eta (z - Z) > 0.
-        lazy_at = _first_crossing(
-            np.einsum("sa,sa->s", default, line.x) - line.base_value,
-            np.einsum("sa,sa->s", default, line.z) - 1.0 - line.steps,
-            alive, eta, line.grain,
-        )  # fmt: skip
-        other_at = _first_crossing(
-            line.x - line.base_value[:, None], line.z - line.steps[:, None], alive[:, None], eta, line.grain
-        )
+        lazy_at = _first_crossing(*line.of_laziness(default), eta)
+        other_at = _first_crossing(line.gain, line.steps, eta)
+        if other_at == lazy_at == np.inf:  # never lazy at any price: only rounding errors say so
+            break
         if lazy_at <= other_at:
             return lazy_at
         eta = other_at
-        best = line.base_value - eta * line.steps - line.margin - eta * line.grain
-        tied = line.x - eta * line.z >= best[:, None]
-        line = _shortest(mdp, tied, line.margin)
-    raise ValueError(TOO_LONG)
+        gain = line.gain.advantage - eta * line.steps.advantage
+        line = _shortest(mdp, gain >= -line.gain.margin - eta * line.steps.margin)
+    raise ValueError(too_long(mdp))
 
 
 class _Line(NamedTuple):
-    """A never-lazy policy, its value as a line `base_value - eta * steps` and its action values `x - eta * z`."""
+    """A never-lazy policy, whose value is the line `gain.value - eta * steps.value`.
 
-    base_value: NDArray[np.float64]  # [S]
-    steps: NDArray[np.float64]  # [S]
-    x: NDArray[np.float64]  # [S, A]
-    z: NDArray[np.float64]  # [S, A]
-    margin: float  # difference below which two values count as equal
-    grain: float  # difference below which two numbers of steps count as equal
+    Another action is better by `gain.advantage - eta * steps.advantage`.
+    """
+
+    gain: Advantages  # of rewards
+    steps: Advantages  # of steps lived, the number of which is to be paid for
+    grain: float  # relative rounding error of a sum over actions
+
+    def of_laziness(self, default: NDArray[np.float64]) -> tuple[Advantages, Advantages]:
+        """Returns the same for being lazy once, with one column `[S, 1]`: it pays nothing now."""
+        alive = (self.steps.value > 0.0)[:, None]
+        # Rounded once: the rounding errors of an ordinary sum would be multiplied by the values.
+        defect = np.array([math.fsum([*row, -1.0]) for row in default])[:, None]
+        found = []
+        for of, paid in ((self.gain, 0.0), (self.steps, 1.0)):
+            left = defect * (of.value[:, None] - paid)
+            mean = np.einsum("sa,sa->s", default, of.advantage)[:, None] + left - paid
+            size = np.einsum("sa,sa->s", default, np.abs(of.advantage))[:, None] + np.abs(left) + paid
+            margin = np.einsum("sa,sa->s", default, of.margin)[:, None] + self.grain * size
+            found.append(Advantages(of.value, np.where(alive, mean, 0.0), np.where(alive, margin, 0.0)))
+        return found[0], found[1]
 
 
-def _first_crossing(
-    gain: NDArray[np.float64], slope: NDArray[np.float64], among: NDArray[np.bool_], eta: float, grain: float
-) -> float:
-    """Returns the first price, at least `eta`, from which on some `gain - eta * slope` is positive; inf if none."""
-    falling = among & (slope < -grain)
-    return max(eta, float(np.where(falling, gain / np.where(falling, slope, 1.0), np.inf).min()))
+def _first_crossing(gain: Advantages, steps: Advantages, eta: float) -> float:
+    """Returns the first price, at least `eta`, from which on some choice is better; inf if there is none."""
+    falling = steps.advantage < -steps.margin
+    crossing = np.divide(gain.snapped, steps.advantage, out=np.full(falling.shape, np.inf), where=falling)
+    return max(eta, float(crossing.min()))
 
 
 def _never_lazy_optimum(mdp: MDP) -> _Line:
     """Returns the optimal policy of the base model that is absorbed soonest."""
-    q, tie = optimal_q(mdp)
-    margin = max(tie, _RELATIVE_MARGIN * (1.0 + float(np.abs(q).max())))
-    return _shortest(mdp, q >= q.max(axis=1, keepdims=True) - margin, margin)
+    best = optimal_advantages(mdp)
+    return _shortest(mdp, best.advantage >= -best.margin)
 
 
-def _shortest(mdp: MDP, allowed: NDArray[np.bool_], margin: float) -> _Line:
-    """Returns the policy absorbed soonest that takes only `allowed [S, A]` actions, which tie up to `margin`."""
+def _shortest(mdp: MDP, allowed: NDArray[np.bool_]) -> _Line:
+    """Returns the policy absorbed soonest that takes only `allowed [S, A]` actions, which tie."""
     ones = np.where(mdp.absorbing[:, None], 0.0, np.ones(mdp.rewards.shape))
     action = allowed.argmax(axis=1)
-    states = np.arange(mdp.n_states)
+    grain = EPS * rounding_terms(mdp)
     for _ in range(_MOST_POLICIES):
-        policy = np.eye(mdp.n_actions)[action]
-        base_value, steps = policy_values(mdp, policy, np.stack([mdp.rewards[states, action], ones[:, 0]]))
-        z = action_values(mdp, ones, steps)
-        shorter = np.where(allowed, z, np.inf)
-        grain = _RELATIVE_MARGIN * (1.0 + float(steps.max()))
-        if not grain <= 1e-2:  # a single step would be lost in rounding
-            raise ValueError(TOO_LONG)
-        better = shorter.min(axis=1) < steps - grain
+        gain, steps = advantages(mdp, np.eye(mdp.n_actions)[action], mdp.rewards, ones)
+        check_precision(mdp, gain.margin, mdp.max_reward)
+        if not steps.margin.max() <= _MOST_GRAIN:
+            raise ValueError(too_long(mdp))
+        shorter = np.where(allowed, steps.advantage, np.inf)
+        better = (shorter < -steps.margin).any(axis=1)
         if not better.any():
-            return _Line(base_value, steps, action_values(mdp, mdp.rewards, base_value), z, margin, grain)
+            return _Line(gain, steps, grain)
         action = np.where(better, shorter.argmin(axis=1), action)
-    raise ValueError(TOO_LONG)
+    raise ValueError(too_long(mdp))

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._files import write_csv
 from lazymdp.exact.linear import policy_values
-from lazymdp.lazy import LazyMDP, check_policy
+from lazymdp.lazy import LazyMDP, check_lazy, check_mdp, check_policy
 from lazymdp.mdp import MDP
 
 
@@ -54,7 +54,7 @@ def evaluate(lazy: LazyMDP, policy_plus: ArrayLike) -> Evaluation:
         lazy: The lazy-MDP.
         policy_plus: `[S, A+1]` probabilities with the lazy action last, or `[S]` actions.
     """
-    lazy.mdp.check_infinite_horizon()
+    check_lazy(lazy).mdp.check_infinite_horizon()
     plus = lazy.check_policy_plus(policy_plus)
     policy = lazy.effective_policy(plus)
     rewards = np.einsum("sa,sa->s", policy, lazy.mdp.rewards)
@@ -74,6 +74,6 @@ def steps_to_absorption(mdp: MDP, policy: ArrayLike) -> NDArray[np.float64]:
     Returns:
         `[S]`; 0 in absorbing states.
     """
-    mdp.check_infinite_horizon()
+    check_mdp(mdp).check_infinite_horizon()
     table = check_policy(mdp, policy, mdp.n_actions, "policy")
     return policy_values(mdp, table, np.ones((1, mdp.n_states)))[0]

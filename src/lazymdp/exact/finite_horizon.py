@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_count
 from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.bellman import over_states, rows_of
+from lazymdp.exact.linear import EPS, rounding_terms
 from lazymdp.lazy import LazyMDP
 
 
@@ -22,7 +24,8 @@ class HorizonSolution:
         value: `[H+1, S]` optimal values, price included; `value[H]` is 0.
         q: `[H, S, A]` value of taking control with each action, including the price `-eta` paid now.
         lazy_gap: `[H, S]` `max_a q - q . default`.
-        control: `[H, S]` bool, where the agent takes control: where the gap is larger than eta. Ties are lazy.
+        control: `[H, S]` bool, where the agent takes control: where the gap is proven to be larger than eta. Ties are
+            lazy, and so is what rounding errors cannot tell from a tie.
         action: `[H, S]` int, the agent's action; `A` is lazy.
         error_bound: Proven bound on the rounding error of `value`.
     """
@@ -49,8 +52,7 @@ class HorizonSolution:
 
 def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
     """Solves a lazy-MDP over `horizon` steps by backward induction. Gamma may be 1 in any model."""
-    if not isinstance(horizon, int | np.integer) or isinstance(horizon, bool) or horizon < 1:
-        raise ValueError(f"horizon is {horizon!r}, expected a number of steps: an integer of at least 1.")
+    check_count(horizon, "horizon", "a number of steps")
     mdp, rows = lazy.mdp, rows_of(lazy)
     n_states, n_actions = mdp.n_states, mdp.n_actions
     value = np.zeros((horizon + 1, n_states))
@@ -58,14 +60,18 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
     gap = np.empty((horizon, n_states))
     action = np.empty((horizon, n_states), dtype=np.int64)
     none = np.empty(0, dtype=np.int64)
-    error, terms = 0.0, mdp.max_successors + n_actions + 8
-    errors = np.zeros((horizon, 1))
+    error, terms = 0.0, rounding_terms(mdp)
+    kept = mdp.gamma * (1.0 + mdp.row_defect) * (1.0 + lazy.default_defect)
+    errors, margins = np.zeros((horizon, 1)), np.zeros((horizon, 1))
     for t in reversed(range(horizon)):
         over_states(bellman.action_values, rows, value[t + 1], q[t], gap[t], action[t])
         over_states(bellman.backup, rows, value[t + 1], value[t], none)
-        scale = mdp.max_reward + abs(lazy.eta) + float(np.abs(value[t + 1]).max())
-        error = mdp.gamma * (1.0 + mdp.row_defect) * error + float(np.finfo(float).eps) * terms * scale
+        scale = mdp.max_reward + float(np.abs(value[t + 1]).max())
+        rounding = EPS * terms * (scale + abs(lazy.eta))
+        # As in `Certificate.gap_margin`.
+        margins[t] = 2.0 * kept * error + 4.0 * rounding + 2.0 * lazy.default_defect * scale
+        error = kept * error + rounding
         errors[t] = error
-    control = (gap > lazy.eta + 2.0 * errors) & ~mdp.absorbing
+    control = (gap > lazy.eta + margins) & ~mdp.absorbing
     action[~control] = lazy.lazy_action
     return HorizonSolution(value, q.reshape(horizon, n_states, n_actions), gap, control, action, float(errors.max()))

@@ -4,16 +4,22 @@ Small systems are factorized. Large ones are first solved by BiCGSTAB, precondit
 Gauss-Seidel sweep and restarted on the residual until that is down to rounding error. If BiCGSTAB fails, they are
 factorized too.
 
-Rounding errors grow with the expected number of steps to absorption, which only a discount near 1 allows to be large.
-Beyond `_MOST_STEPS` the solutions would be noise, and the evaluation of a policy is refused.
+Rounding errors grow with the expected number of steps to absorption, `h = (I - gamma P_pi)^-1 1`, which only a
+discount near 1 allows to be large. There a policy is evaluated only if its lifetimes are *proven* to be positive and
+finite: any `h > 0` with `h - gamma P_pi h >= 1/2` proves that the matrix has an inverse, that the inverse has no
+negative entry, and that its rows sum to at most `2 h`. The proof uses the rows as they are, also where they sum to
+slightly more than 1, and allows for rounding errors. Where it fails, or where lifetimes exceed `_MOST_STEPS`, the
+evaluation is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
+import scipy.linalg.lapack
 import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import NDArray
@@ -28,6 +34,9 @@ _DIRECT_UP_TO = 5_000
 
 _RELATIVE_RESIDUAL = 1e-13
 
+_SURELY_SHORT = 1e-6
+"""Probability of ending (by absorption or discount) per step that proves short lifetimes without computing them."""
+
 _MOST_STEPS = 2e12
 """Expected steps to absorption above which values have lost their last correct digits (1 / machine epsilon is 4e15)."""
 
@@ -36,7 +45,17 @@ TOO_LONG = (
     "close to 1. Use a smaller gamma or a finite horizon."
 )
 
+EPS = float(np.finfo(float).eps)
+
 _ONE = np.uint64(1)
+
+
+def rounding_terms(mdp: MDP) -> int:
+    """Returns n such that the rounding error of one backup is at most `n * EPS` times the sizes of what is summed.
+
+    The error of a sum of n products is at most n/2 eps times the sum of their sizes; this counts generously.
+    """
+    return mdp.max_successors + mdp.n_actions + 8
 
 
 def action_values(mdp: MDP, rewards: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -52,30 +71,79 @@ def policy_transitions(mdp: MDP, policy: NDArray[np.float64]) -> sp.csr_array:
     return sp.csr_array(blend @ mdp.transitions)
 
 
-def policy_values(mdp: MDP, policy: NDArray[np.float64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solves `x = rewards + gamma P_pi x` for each row of `rewards [k, S]`; solutions are 0 in absorbing states.
+class PolicySystem:
+    """The system `x = b + gamma P_pi x` of a policy `[S, A]`, factorized once; solutions are 0 in absorbing states.
+
+    Attributes:
+        lifetimes: `[N]` proven bound on the expected discounted steps to absorption from the states that are not
+            absorbing; no solution exceeds it times the largest `|b|`.
 
     Raises:
         ValueError: The policy takes so long to be absorbed that the solutions would be dominated by rounding errors.
     """
-    alive = np.flatnonzero(~mdp.absorbing)
-    values = np.zeros_like(rewards)
-    if not alive.size:
+
+    def __init__(self, mdp: MDP, policy: NDArray[np.float64]) -> None:
+        self._alive = np.flatnonzero(~mdp.absorbing)
+        step = mdp.gamma * policy_transitions(mdp, policy)
+        if self._alive.size < mdp.n_states:
+            step = step[self._alive][:, self._alive]
+        self._step = sp.csr_array(step)
+        ones = self.lifetimes = np.ones(self._alive.size)
+        if not self._alive.size:
+            return
+        self._solve = factorized(self._step)
+        largest = float((self._step @ ones).max())
+        if largest <= 1.0 - _SURELY_SHORT:
+            self.lifetimes = ones / (1.0 - largest) * (1.0 + 1e-8)  # for the rounding of the largest row sum
+            return
+        steps = self._solve(ones[None])[0]
+        if not proves_lifetimes(self._step, steps, mdp.n_actions):
+            raise ValueError(too_long(mdp))
+        self.lifetimes = 2.0 * steps
+
+    def solve(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Solves for each row `b` of `rewards [k, S]`."""
+        values = np.zeros_like(rewards)
+        if self._alive.size:
+            values[:, self._alive] = self._solve(rewards[:, self._alive])
         return values
-    step = mdp.gamma * policy_transitions(mdp, policy)
-    if alive.size < mdp.n_states:
-        step = step[alive][:, alive]
-    right = rewards[:, alive]
-    if 1.0 - mdp.gamma > 1.0 / _MOST_STEPS:
-        values[:, alive] = solve_linear(sp.csr_array(step), right)
-        return values
-    # The steps themselves solve the same system with reward 1. A matrix that is singular but for rounding shows in
-    # them as a huge, negative or infinite number.
-    *solved, steps = solve_linear(sp.csr_array(step), np.vstack([right, np.ones(alive.size)]))
-    if not (steps.min() > 0.5 and steps.max() < _MOST_STEPS):
-        raise ValueError(TOO_LONG)
-    values[:, alive] = solved
-    return values
+
+    def residual(self, rewards: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Computes `b + gamma P_pi x - x` for each row `b` of `rewards [k, S]` and `x` of `values [k, S]`."""
+        left = np.zeros_like(rewards)
+        at = values[:, self._alive]
+        left[:, self._alive] = rewards[:, self._alive] + (self._step @ at.T).T - at
+        return left
+
+
+def policy_values(mdp: MDP, policy: NDArray[np.float64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Solves `x = rewards + gamma P_pi x` for each row of `rewards [k, S]`, as `PolicySystem` does."""
+    return PolicySystem(mdp, policy).solve(rewards)
+
+
+def proves_lifetimes(step: sp.csr_array, steps: NDArray[np.float64], n_actions: int) -> bool:
+    """Returns whether `steps [n]` proves that `(I - step) x = b` has solutions, of at most `2 steps max|b|` in size.
+
+    Args:
+        step: Sparse `[n, n]`, not negative.
+        steps: Computed solution of `(I - step) h = 1`.
+        n_actions: Number of products that an entry of `step` sums up, for its rounding error.
+    """
+    if not (steps.min() > 0.0 and steps.max() < _MOST_STEPS):  # also catches nan
+        return False
+    terms = int(np.diff(step.indptr).max()) + n_actions + 8
+    left = steps - step @ steps
+    return bool(left.min() - 2.0 * EPS * terms * steps.max() >= 0.5)
+
+
+def too_long(mdp: MDP) -> str:
+    """Returns the message of a refusal, which names row sums that differ from 1 by more than rounding."""
+    if mdp.row_defect <= 1e-14 * mdp.max_successors:
+        return TOO_LONG
+    return (
+        f"{TOO_LONG} Rows of the transitions sum to 1 only up to {mdp.row_defect:.1e}, which matters over so many "
+        "steps: divide each row by its sum."
+    )
 
 
 def effective_policy(
@@ -96,22 +164,44 @@ def policy_line(mdp: MDP, default_policy: NDArray[np.float64], action: NDArray[n
 
 
 def solve_linear(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solves `(I - step) x = b` for each row `b` of `rewards [k, n]`, up to rounding errors.
+    """Solves `(I - step) x = b` for each row `b` of `rewards [k, n]`, as `factorized` does."""
+    return factorized(step)(rewards)
+
+
+def factorized(step: sp.csr_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Returns a function that solves `(I - step) x = b` for each row `b` of its argument `[k, n]`, up to rounding.
 
     `step` must be non-negative with spectral radius below 1: `gamma P` on the states that are not absorbing.
     """
     n = step.shape[0]
-    if n > _DIRECT_UP_TO:
-        iterated = _iterate(step, rewards)
-        if iterated is not None:
-            return iterated
+    direct: list[Callable[[NDArray[np.float64]], NDArray[np.float64]]] = []  # the factorization, once it is needed
+
+    def solve(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+        if n > _DIRECT_UP_TO and not direct:
+            iterated = _iterate(step, rewards)
+            if iterated is not None:
+                return iterated
+        if not direct:
+            direct.append(_factorize(step))
+        return direct[0](rewards)
+
+    return solve
+
+
+def _factorize(step: sp.csr_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    n = step.shape[0]
+    if n <= _DENSE_UP_TO or step.nnz > 0.05 * n * n:
+        matrix = np.eye(n) - step.toarray()
+        *factors, singular = scipy.linalg.lapack.dgetrf(matrix)
+        if singular:
+            raise ValueError(TOO_LONG)
+        # One right-hand side at a time: for several, LAPACK starts threads, which takes a thousand times as long.
+        return lambda rewards: np.array([scipy.linalg.lapack.dgetrs(*factors, b)[0] for b in rewards])
     try:
-        if n <= _DENSE_UP_TO or step.nnz > 0.05 * n * n:
-            return np.linalg.solve(np.eye(n) - step.toarray(), rewards.T).T
-        factors = scipy.sparse.linalg.splu(sp.csc_matrix(sp.eye_array(n) - step))
-    except (np.linalg.LinAlgError, RuntimeError) as error:  # raised by NumPy and SuperLU for a singular matrix
+        sparse = scipy.sparse.linalg.splu(sp.csc_matrix(sp.eye_array(n) - step))
+    except RuntimeError as error:  # raised by SuperLU for a singular matrix
         raise ValueError(TOO_LONG) from error
-    return np.array([factors.solve(b) for b in rewards])
+    return lambda rewards: np.array([sparse.solve(b) for b in rewards])
 
 
 def _iterate(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.float64] | None:

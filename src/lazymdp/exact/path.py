@@ -23,13 +23,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import check_eta, check_integer, check_number, check_tol
 from lazymdp._files import write_csv
 from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
+from lazymdp.exact.eta_bounds import eta_max
 from lazymdp.exact.linear import policy_line
-from lazymdp.exact.path_exact import Progress, Trace, exact_trace
+from lazymdp.exact.path_exact import Progress, Trace, always_lazy, exact_trace
 from lazymdp.exact.path_within_tol import certified_error, certified_trace
 from lazymdp.exact.solve import NotConverged
-from lazymdp.lazy import LazyMDP, check_eta
+from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
 
@@ -44,7 +46,8 @@ class EtaPath:
         mdp: The base model.
         default_policy: `[S, A]` probabilities.
         breakpoints: `[B]` prices at which the optimal policy changes, increasing. Prices that differ by less than 1e-11
-            of the largest breakpoint count as one, and prices smaller than that count as 0 and are left out.
+            of the largest breakpoint, or by less than rounding errors in the values, count as one, and prices smaller
+            than that count as 0 and are left out. There are none if the default policy is optimal (`eta_max` is 0).
         switches: `[W, 4]` int, sorted by breakpoint: index of the breakpoint, state, action below the breakpoint,
             action above it (`A` is lazy). Most states turn lazy as the price grows; the reverse also happens.
         start_base_values: `[B+1]` base value `V` of each optimal policy from the start distribution, without the price.
@@ -103,8 +106,8 @@ class EtaPath:
 
     def control_intervals(self, state: int) -> list[tuple[float, float]]:
         """Returns the intervals of prices in which `state` takes control, increasing; at most one if indexable."""
-        if not 0 <= state < self.mdp.n_states:
-            raise ValueError(f"state is {state}, expected 0 to {self.mdp.n_states - 1}.")
+        last = self.mdp.n_states - 1
+        check_integer(state, "state", 0, last, f"the index of a state: an integer from 0 to {last}")
         lazy, intervals, end = self.mdp.n_actions, [], 0.0
         for index, _, below, above in self.switches[self.switches[:, 1] == state][::-1]:
             if above == lazy:
@@ -124,9 +127,7 @@ class EtaPath:
         Args:
             control_count: Largest expected discounted number of controls, at least 0.
         """
-        limit = float(control_count)
-        if not limit >= 0.0:
-            raise ValueError(f"control_count is {limit}, expected a number of controls, at least 0.")
+        limit = check_number(control_count, "control_count", 0.0, np.inf, "a number of controls, at least 0")
         counts = self.start_control_counts
         if limit >= counts[0]:
             best = self._outcome(0)
@@ -152,9 +153,7 @@ class EtaPath:
         Args:
             share: Largest control rate, 0 to 1.
         """
-        limit = float(share)
-        if not 0.0 <= limit <= 1.0:
-            raise ValueError(f"share is {limit}, expected a share of steps between 0 and 1.")
+        limit = check_number(share, "share", 0.0, 1.0, "a share of steps between 0 and 1")
         return plan_for_rate(LazyMDP(self.mdp, self.default_policy, 0.0), limit, self._segment_action(0))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -216,11 +215,11 @@ def eta_path(
     """
     lazy = LazyMDP(mdp, default_policy, 0.0)
     mdp.check_infinite_horizon()
-    if tol is not None and not tol > 0.0:
-        raise ValueError(f"tol is {tol}, expected a positive number, or None for the exact path.")
     if tol is not None:
-        return _assemble(lazy, certified_trace(lazy, tol, progress), tol)
-    path = _assemble(lazy, exact_trace(lazy, progress), 0.0)
+        allowed = check_tol(tol, ", or None for the exact path")
+        return _assemble(lazy, certified_trace(lazy, allowed, progress), allowed)
+    top = eta_max(mdp, lazy.default_policy)  # it refuses models whose breakpoints would be rounding errors
+    path = _assemble(lazy, exact_trace(lazy, progress) if top > 0.0 else always_lazy(lazy), 0.0)
     _check_bottom(lazy, path)
     return path
 
@@ -228,7 +227,7 @@ def eta_path(
 def _check_bottom(lazy: LazyMDP, path: EtaPath) -> None:
     """Certifies the policy reached at price 0, where an error made anywhere on the way down would show."""
     error = certified_error(lazy, path.value_at(0.0))
-    scale = 1.0 + lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
+    scale = lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
     if not error <= 1e-6 * scale:
         warnings.warn(
             f"the policy at price 0 is only proven to be within {error:.1e} of the optimum: rounding errors have "

@@ -28,7 +28,7 @@ import scipy.linalg
 import scipy.linalg.blas
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import TOO_LONG, policy_transitions
+from lazymdp.exact.linear import EPS, TOO_LONG, policy_line, policy_transitions, rounding_terms
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
@@ -73,6 +73,12 @@ class Trace:
         self.start_control_counts.append(count)
 
 
+def always_lazy(lazy: LazyMDP) -> Trace:
+    """Returns the trace of a model whose default policy is optimal: one policy for all prices."""
+    value, _ = policy_line(lazy.mdp, lazy.default_policy, np.full(lazy.mdp.n_states, lazy.lazy_action))
+    return Trace(start_base_values=[lazy.mdp.start_average(value)], start_control_counts=[0.0])
+
+
 def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint."""
     trace = Trace()
@@ -82,19 +88,26 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     eta = np.inf
     before = tableau.action.copy()
     scale = 0.0
+    met = {hash(before.tobytes())}  # the policies met at this price
     while True:
         slot, crossing = tableau.next_gain()
         scale = max(scale, crossing)
-        if slot < 0 or crossing < eta - _SAME_PRICE * scale:  # no further tie at this price
+        same = max(_SAME_PRICE * scale, tableau.least_price)
+        if slot < 0 or crossing < eta - same:  # no further tie at this price
             for tied in tableau.lazy_ties(eta):
                 tableau.step(tied)
             if not np.array_equal(before, tableau.action):
                 trace.add(eta, before, tableau.action, tableau.start_base_value, tableau.start_control_count)
                 before = tableau.action.copy()
-            if slot < 0 or crossing <= _SAME_PRICE * scale:
+            if slot < 0 or crossing <= same:
                 return trace
             eta = crossing
+            met = {hash(tableau.action.tobytes())}
         tableau.step(slot)
+        policy = hash(tableau.action.tobytes())
+        if policy in met:  # every step raises K, so that only rounding errors can lead in a circle
+            raise ValueError(TOO_LONG)
+        met.add(policy)
         if progress is not None:
             progress(tableau.steps, min(eta, crossing))
 
@@ -107,6 +120,7 @@ class _Tableau:
     Attributes:
         action: `[S]` the policy; `A` is lazy.
         steps: Number of steps made.
+        least_price: Price that cannot be told from 0, because of rounding errors in the values.
     """
 
     def __init__(self, lazy: LazyMDP) -> None:
@@ -116,7 +130,9 @@ class _Tableau:
         self.alive = np.flatnonzero(~mdp.absorbing)
         n = self.alive.size
         # Control with an action that the default policy is certain to take never pays at a price above 0.
-        states, self.slot_action = np.nonzero((lazy.default_policy < 1.0) & ~mdp.absorbing[:, None])
+        default = lazy.default_policy
+        certain = (default == 1.0) & (np.count_nonzero(default, axis=1)[:, None] == 1)
+        states, self.slot_action = np.nonzero(~certain & ~mdp.absorbing[:, None])
         place = np.zeros(mdp.n_states, dtype=np.int64)
         place[self.alive] = np.arange(n)
         self.slot_state = place[states]
@@ -142,6 +158,7 @@ class _Tableau:
             except scipy.linalg.LinAlgWarning as error:
                 raise ValueError(TOO_LONG) from error
         value = scipy.linalg.lu_solve(factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive])
+        self.least_price = 4.0 * EPS * rounding_terms(mdp) * (mdp.max_reward + float(np.abs(value).max()))
         chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
         # The start distribution is one more row, so that its value and count are updated with the others.
         rows = np.zeros((n_slots + 1, n))
@@ -182,7 +199,7 @@ class _Tableau:
     def lazy_ties(self, eta: float) -> NDArray[np.int64]:
         """Returns the slots of lazy actions that tie with the policy's choices on a whole interval below `eta`."""
         flat = np.abs(self._beta[:-1]) <= _NO_SLOPE * (1.0 + self._largest_count())
-        level = np.abs(self._alpha[:-1]) <= _NO_SLOPE * (abs(self._alpha[-1]) + min(eta, 1e300))
+        level = np.abs(self._alpha[:-1]) <= self.least_price + _NO_SLOPE * min(eta, 1e300)
         return np.flatnonzero((self.slot_action == self.lazy_action) & flat & level)
 
     def _largest_count(self) -> float:

@@ -21,12 +21,18 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_choice, check_count, check_tol
 from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.algorithms import METHODS, Progress, Search
 from lazymdp.exact.bellman import over_states
 from lazymdp.exact.finite_horizon import HorizonSolution, solve_horizon
-from lazymdp.lazy import LazyMDP
+from lazymdp.lazy import LazyMDP, check_lazy
+
+_RELATIVE_TOL = 1e-8
+"""Default tolerance, relative to the largest reward."""
+
+_MOST_ITERATIONS = 100_000
 
 
 class NotConverged(UserWarning):
@@ -42,9 +48,9 @@ class Solution:
         q: `[S, A]` value of taking control with each action, including the price `-eta` paid now.
         lazy_gap: `[S]` `max_a q - q . default`.
         control: `[S]` bool, the states in which the agent takes control: those whose gap is *proven* larger than eta.
-            Ties are lazy, and so are states that the error bound cannot tell from a tie.
+            Ties are lazy, and so are states that the error bound and rounding cannot tell from a tie.
         action: `[S]` int, the agent's action; `A` is lazy. Being lazy in a state that only looks like a tie costs at
-            most `4 * gamma * error_bound` per step.
+            most `4 * gamma * error_bound` per step, and rounding errors.
         converged: Whether `error_bound <= tol`.
         residual: Largest `|T v - v|` of the values from which the bound was computed.
         error_bound: Proven bound on `|value - V_+*|` in every state.
@@ -85,7 +91,7 @@ class Solution:
 @overload
 def solve(
     lazy: LazyMDP,
-    tol: float = ...,
+    tol: float | None = ...,
     *,
     method: str = ...,
     max_iterations: int = ...,
@@ -96,10 +102,10 @@ def solve(
 def solve(lazy: LazyMDP, *, horizon: int) -> HorizonSolution: ...
 def solve(
     lazy: LazyMDP,
-    tol: float = 1e-8,
+    tol: float | None = None,
     *,
     method: str = "auto",
-    max_iterations: int = 100_000,
+    max_iterations: int = _MOST_ITERATIONS,
     progress: Progress | None = None,
     horizon: int | None = None,
 ) -> Solution | HorizonSolution:
@@ -107,30 +113,42 @@ def solve(
 
     Args:
         lazy: The lazy-MDP. Its price may be any finite number.
-        tol: Largest sup-norm error allowed in `value`; the solution proves that it is met.
+        tol: Largest sup-norm error allowed in `value`; the solution proves that it is met. By default 1e-8 times the
+            largest absolute reward (or bonus `-eta` for control, if that is larger).
         method: `"auto"`, `"value_iteration"`, `"modified_policy_iteration"`, `"gauss_seidel"`,
             `"local_policy_iteration"` or `"policy_iteration"`.
         max_iterations: Number of sweeps or rounds after which the solver stops with a `NotConverged` warning.
         progress: Called with the iteration and the error bound reached.
         horizon: Number of steps, for a finite horizon. It is solved by backward induction, for which gamma may be 1 in
-            any model; the other arguments apply to the infinite horizon only.
+            any model; the other arguments apply to the infinite horizon only, and are an error here.
 
     Returns:
         A `Solution`, or a `HorizonSolution` if a horizon is given.
     """
+    check_lazy(lazy)
     if horizon is not None:
+        _check_horizon_alone(horizon, tol=tol, method=method, max_iterations=max_iterations, progress=progress)
         return solve_horizon(lazy, horizon)
+    scale = max(lazy.mdp.max_reward, -lazy.eta)
+    allowed = check_tol(tol) if tol is not None else _RELATIVE_TOL * scale if scale > 0.0 else _RELATIVE_TOL
+    check_count(max_iterations, "max_iterations", "a number of sweeps or rounds")
+    check_choice(method, "method", list(METHODS))
     lazy.mdp.check_infinite_horizon()
-    if not tol > 0.0:
-        raise ValueError(f"tol is {tol}, expected a positive number: the largest error allowed in the values.")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations is {max_iterations}, expected at least 1.")
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}, expected one of {', '.join(map(repr, METHODS))}.")
     if method == "auto" and lazy.mdp.gamma == 1.0:
         method = "policy_iteration"  # without a discount a sweep is not a contraction
-    search = Search(lazy, tol, max_iterations, progress)
+    search = Search(lazy, allowed, max_iterations, progress)
     return _finish(search, METHODS[method](search))
+
+
+def _check_horizon_alone(horizon: int, **others: object) -> None:
+    """Raises an error if an argument for the infinite horizon is given together with a finite one."""
+    unused = {"tol": None, "method": "auto", "max_iterations": _MOST_ITERATIONS, "progress": None}
+    for name, value in others.items():
+        if value != unused[name]:
+            raise ValueError(
+                f"{name} is {value!r}, but with horizon = {horizon!r} the solution is exact up to rounding errors and "
+                f"{name} has no meaning: leave it out, or leave out the horizon."
+            )
 
 
 def _finish(search: Search, method: str) -> Solution:
@@ -159,7 +177,7 @@ def _finish(search: Search, method: str) -> Solution:
             NotConverged,
             stacklevel=3,
         )
-    control = gap > lazy.eta + 2.0 * mdp.gamma * error
+    control = gap > lazy.eta + search.certificate.gap_margin(value, error)
     control &= ~mdp.absorbing
     action[~control] = lazy.lazy_action
     by_action = q.reshape(mdp.n_states, mdp.n_actions)

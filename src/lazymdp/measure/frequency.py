@@ -11,8 +11,8 @@ from scipy.sparse import csgraph
 
 from lazymdp.exact.evaluate import evaluate as evaluate_policy
 from lazymdp.exact.evaluate import steps_to_absorption
-from lazymdp.exact.linear import policy_transitions, solve_linear
-from lazymdp.lazy import LazyMDP
+from lazymdp.exact.linear import policy_transitions, proves_lifetimes, solve_linear
+from lazymdp.lazy import LazyMDP, check_lazy
 
 _NEVER = 1e-14
 """Probability below which a transition counts as impossible, because it would be lost in rounding."""
@@ -42,7 +42,7 @@ def lazy_frequency(lazy: LazyMDP, policy_plus: ArrayLike) -> LazyFrequency:
         lazy: The lazy-MDP.
         policy_plus: `[S, A+1]` probabilities with the lazy action last, or `[S]` actions.
     """
-    mdp = lazy.mdp
+    mdp = check_lazy(lazy).mdp
     plus = lazy.check_policy_plus(policy_plus)
     if not mdp.start[~mdp.absorbing].any():
         raise ValueError("every start state is absorbing, so no step is ever taken and the frequency is undefined.")
@@ -77,13 +77,15 @@ def _long_run(lazy: LazyMDP, policy: NDArray[np.float64], lazy_probability: NDAr
     caught = np.flatnonzero(~escapes[part])
     among = sp.csr_array(inside[transient][:, transient])
     if not caught.size:
-        lazy_steps, steps = solve_linear(among, np.stack([share, np.ones(share.size)])) @ start
-        return float(lazy_steps / steps)
+        steps = _steps_inside(among, mdp.n_actions)
+        lazy_steps = solve_linear(among, share[None])[0]
+        return float(lazy_steps @ start / (steps @ start))
     for group in np.unique(part[caught]):
         members = np.flatnonzero(part == group)
-        share[members] = _stationary(inside[members][:, members]) @ share[members]
+        share[members] = _stationary(inside[members][:, members], mdp.n_actions) @ share[members]
     weight = start[caught]
     if transient.size:
+        _steps_inside(among, mdp.n_actions)
         visits = solve_linear(sp.csr_array(among.T), start[transient][None])[0]
         weight = weight + visits @ inside[transient][:, caught]
     return float(weight @ share[caught] / weight.sum())
@@ -100,11 +102,32 @@ def _reachable(moves: sp.csr_array, start: NDArray[np.float64], absorbing: NDArr
     return np.flatnonzero(seen)
 
 
-def _stationary(moves: sp.csr_array) -> NDArray[np.float64]:
+def _steps_inside(moves: sp.csr_array, n_actions: int) -> NDArray[np.float64]:
+    """Returns the expected number of steps, without a discount, until a chain leaves the states of `moves [n, n]`.
+
+    Raises:
+        ValueError: It stays so long that the steps cannot be computed.
+    """
+    try:
+        steps = solve_linear(moves, np.ones((1, moves.shape[0])))[0]
+        proven = proves_lifetimes(moves, steps, n_actions)
+    except ValueError:  # the matrix is singular up to rounding
+        proven = False
+    if not proven:
+        raise ValueError(
+            "the long-run frequency cannot be computed in double precision: without a discount, the chain leaves some "
+            "states too rarely. Set transition probabilities that hardly ever matter to 0, or compute the discounted "
+            "frequency alone, from `evaluate(lazy, policy_plus).control_count` and `steps_to_absorption`."
+        )
+    return steps
+
+
+def _stationary(moves: sp.csr_array, n_actions: int) -> NDArray[np.float64]:
     """Returns the stationary distribution of an irreducible chain: its expected visits between returns to state 0."""
     n = moves.shape[0]
     if n == 1:
         return np.ones(1)
-    away = sp.csr_array(moves[1:][:, 1:].T)
-    visits = np.append(1.0, solve_linear(away, moves[[0]][:, 1:].toarray())[0])
+    away = sp.csr_array(moves[1:][:, 1:])
+    _steps_inside(away, n_actions)
+    visits = np.append(1.0, solve_linear(sp.csr_array(away.T), moves[[0]][:, 1:].toarray())[0])
     return visits / visits.sum()

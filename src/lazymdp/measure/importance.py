@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import check_finite
+
 
 def action_gap(q: ArrayLike) -> NDArray[np.float64]:
     """Returns the value of the best action minus that of the second best, `[...]`; 0 if there is only one action.
@@ -12,7 +14,7 @@ def action_gap(q: ArrayLike) -> NDArray[np.float64]:
     Args:
         q: `[..., A]` action values.
     """
-    values = _checked(q)
+    values = check_finite(q, "q")
     if values.shape[-1] == 1:
         return np.zeros(values.shape[:-1])
     top = np.partition(values, -2, axis=-1)
@@ -25,14 +27,5 @@ def importance_advice(q: ArrayLike) -> NDArray[np.float64]:
     Args:
         q: `[..., A]` action values.
     """
-    values = _checked(q)
+    values = check_finite(q, "q")
     return values.max(axis=-1) - values.min(axis=-1)
-
-
-def _checked(q: ArrayLike) -> NDArray[np.float64]:
-    values = np.asarray(q, dtype=np.float64)
-    if np.isnan(values).any():
-        raise ValueError(f"q is nan at {tuple(int(i) for i in np.argwhere(np.isnan(values))[0])}, expected numbers.")
-    if values.ndim == 0 or values.shape[-1] == 0:
-        raise ValueError(f"q has shape {values.shape}, expected [..., A] with at least one action.")
-    return values

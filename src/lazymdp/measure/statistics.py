@@ -7,6 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import check_count, check_number, check_seed
+from lazymdp._arrays import real_array
+
+_MOST_RESAMPLES = 10_000_000
+"""Largest number of bootstrap samples, which have to fit in memory."""
+
 
 class Interval(NamedTuple):
     """A mean and its confidence interval, each of the shape of one sample.
@@ -31,6 +37,7 @@ def mean_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: in
         resamples: Number of bootstrap samples.
         seed: Random seed of the bootstrap. The same seed gives the same interval.
     """
+    _check_bootstrap(resamples, seed)
     runs = _checked(samples, confidence)
     count = len(runs)
     # The number of times each run is drawn is multinomial, so one matrix product gives the means of all resamples.
@@ -49,6 +56,7 @@ def iqm_interval(samples: ArrayLike, *, confidence: float = 0.95, resamples: int
     """
     from scipy.stats import trim_mean  # takes 0.4 s to import, and few commands need it
 
+    _check_bootstrap(resamples, seed)
     runs = _checked(samples, confidence)
     rows = np.random.default_rng(seed).integers(len(runs), size=(resamples, len(runs)))
     return _interval(trim_mean(runs, 0.25, axis=0), trim_mean(runs[rows], 0.25, axis=1), confidence)
@@ -84,12 +92,16 @@ def skewed_mean_interval(samples: ArrayLike, *, confidence: float = 0.95) -> Int
 
 
 def _checked(samples: ArrayLike, confidence: float) -> NDArray[np.float64]:
-    runs = np.asarray(samples, dtype=np.float64)
+    runs = real_array(samples, "samples")
     if runs.ndim == 0 or not len(runs):
         raise ValueError(f"samples have shape {runs.shape}, expected [N, ...] with at least one run.")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence is {confidence}, expected a number between 0 and 1.")
+    check_number(confidence, "confidence", 0.0, 1.0, "a number between 0 and 1", above=True, below=True)
     return runs
+
+
+def _check_bootstrap(resamples: int, seed: int) -> None:
+    check_count(resamples, "resamples", "a number of bootstrap samples", _MOST_RESAMPLES)
+    check_seed(seed)
 
 
 def _interval(estimate: NDArray[np.float64], replicates: NDArray[np.float64], confidence: float) -> Interval:

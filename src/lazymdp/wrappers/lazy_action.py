@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_eta
 from lazymdp.defaults.protocol import ask, make_default, noop_of
-from lazymdp.lazy import check_eta
 
 ObsType = TypeVar("ObsType")
 

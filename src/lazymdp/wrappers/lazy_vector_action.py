@@ -11,7 +11,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arrays import LARGEST
+from lazymdp._arguments import LARGEST
+from lazymdp._arrays import real_array
 from lazymdp.defaults.protocol import ask, make_default, noop_action
 from lazymdp.wrappers.lazy_action import STREAM, check_discrete, extended_mask, with_lazy_action
 
@@ -196,7 +197,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         return choices.astype(np.int64)
 
     def _check_etas(self, eta: ArrayLike) -> NDArray[np.float64]:
-        etas = np.asarray(eta, dtype=np.float64)
+        etas = real_array(eta, "prices eta")
         if etas.shape not in ((), (self.num_envs,)):
             raise ValueError(
                 f"eta has shape {etas.shape}, expected one number or ({self.num_envs},): one per environment."

@@ -106,5 +106,5 @@ def test_next_states_have_the_probabilities_of_the_model():
 def test_unsuitable_environments_are_refused():
     with pytest.raises(ValueError, match="Discrete observations that start at 0"):
         q_learning(gym.make("CartPole-v1"))
-    with pytest.raises(TypeError, match="expected an MDP or a Gymnasium environment, got int"):
+    with pytest.raises(TypeError, match="source is 3, expected an MDP or a Gymnasium environment"):
         q_learning(3)

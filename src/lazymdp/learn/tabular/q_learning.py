@@ -20,14 +20,27 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import (
+    check_choice,
+    check_count,
+    check_etas,
+    check_flag,
+    check_gamma,
+    check_number,
+    check_probability,
+    check_seeds,
+)
 from lazymdp._files import write_csv
-from lazymdp.lazy import check_eta, check_table
+from lazymdp.lazy import check_table
 from lazymdp.learn.tabular.kernel_data import Plan, Rule, Target, greedy_choices, make_plan
 from lazymdp.learn.tabular.parallel import Progress, Run, train_runs
 from lazymdp.learn.tabular.sampling import as_model, cumulative_bounds, sizes
 from lazymdp.mdp import MDP
 
 FORMS = ("structured", "augmented")
+
+_MOST_POINTS = 1_000_000
+"""Largest number of points of a learning curve, so that the curves fit in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +177,14 @@ def _learn(
     progress: Progress | None,
 ) -> TabularResult:  # fmt: skip
     """Learns with one of the targets of `kernel`; the other arguments are those of `q_learning`."""
+    check_settings(gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps)
+    check_count(points, "points", "a number of points", _MOST_POINTS)
+    check_choice(form, "form", FORMS)
+    check_flag(lazy, "lazy")
+    if workers is not None:
+        check_count(workers, "workers", "a number of runs at the same time, or None for one per core")
+    etas, seeds = check_etas(eta), check_seeds(seed)
     model = as_model(source, gamma)
-    etas = np.array([check_eta(price) for price in np.atleast_1d(np.asarray(eta, dtype=float))])
-    seeds = np.atleast_1d(np.asarray(seed, dtype=np.int64))
-    _check_settings(gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps, points, form)
     structured = lazy and form == "structured"
     rule = make_rule(model, default_policy, gamma, alpha, alpha_power, lazy=lazy, structured=structured, target=target)
     rules = [rule.with_eta(float(price) if lazy else 0.0) for price in etas]
@@ -227,22 +244,16 @@ def _collect(
     )
 
 
-def _check_settings(
-    gamma: float, alpha: float, alpha_power: float, epsilon: float, final_epsilon: float, episodes: int, max_steps: int,
-    points: int, form: str,
-) -> None:  # fmt: skip
+def check_settings(
+    gamma: float, alpha: float, alpha_power: float, epsilon: float, final_epsilon: float, episodes: int, max_steps: int
+) -> None:
     """Raises an error for invalid settings, before any long work starts."""
-    for name, number in (("gamma", gamma), ("epsilon", epsilon), ("final_epsilon", final_epsilon)):
-        if not 0.0 <= number <= 1.0:
-            raise ValueError(f"{name} is {number}, expected a number between 0 and 1.")
-    if not 0.0 < alpha <= 1.0:
-        raise ValueError(f"alpha is {alpha}, expected a step size above 0 and at most 1.")
-    if not 0.0 <= alpha_power <= 1.0:
-        raise ValueError(f"alpha_power is {alpha_power}, expected a number between 0 (constant step size) and 1.")
+    check_gamma(gamma)
+    check_number(alpha, "alpha", 0.0, 1.0, "a step size above 0 and at most 1", above=True)
+    check_number(alpha_power, "alpha_power", 0.0, 1.0, "a number between 0 (constant step size) and 1")
+    check_probability(epsilon, "epsilon")
+    check_probability(final_epsilon, "final_epsilon")
     if final_epsilon > epsilon:
         raise ValueError(f"final_epsilon is {final_epsilon}, above epsilon = {epsilon}: exploration must not increase.")
-    for name, integer in (("episodes", episodes), ("max_steps", max_steps), ("points", points)):
-        if integer < 1:
-            raise ValueError(f"{name} is {integer}, expected at least 1.")
-    if form not in FORMS:
-        raise ValueError(f"form is {form!r}, expected one of {', '.join(map(repr, FORMS))}.")
+    check_count(episodes, "episodes", "a number of episodes")
+    check_count(max_steps, "max_steps", "a number of steps")

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._arguments import shown
 from lazymdp.learn.tabular import kernel
 from lazymdp.learn.tabular.kernel_data import Plan, Rule, Tables, World
 from lazymdp.mdp import MDP
@@ -19,7 +20,7 @@ def as_model(source: MDP | gym.Env[Any, Any], gamma: float) -> MDP | gym.Env[Any
     if isinstance(source, MDP):
         return source
     if not isinstance(source, gym.Env):
-        raise TypeError(f"expected an MDP or a Gymnasium environment, got {type(source).__name__}.")
+        raise TypeError(f"source is {shown(source)}, expected an MDP or a Gymnasium environment.")
     if getattr(source.unwrapped, "P", None) is not None:
         return MDP.from_gymnasium(source, gamma)
     for name, space in (("observation", source.observation_space), ("action", source.action_space)):

@@ -1,0 +1,173 @@
+"""Checks of single arguments: numbers, integers, seeds, names and objects.
+
+Every check returns the argument in one form, or raises an error that names the argument, its value and what is expected
+instead. Nothing is converted that a caller may have meant differently: text is not a number, a bool is not an integer,
+and 2.5 is not a number of steps. `_arrays` checks arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+LARGEST = 1e100
+"""Largest absolute value of a reward or a price. Beyond it, values and their products could overflow."""
+
+MOST_COUNTED = 2**53
+"""Largest number of episodes or steps: beyond it, not every integer is a double."""
+
+_T = TypeVar("_T")
+
+
+def check_number(
+    value: Any, name: str, low: float, high: float, expected: str, *, above: bool = False, below: bool = False
+) -> float:
+    """Returns a real number between `low` and `high` as a float.
+
+    Args:
+        value: The argument.
+        name: Its name in the error message.
+        low: Smallest number allowed.
+        high: Largest number allowed.
+        expected: Describes in the error message what is expected.
+        above: Whether the number has to be larger than `low`.
+        below: Whether the number has to be smaller than `high`.
+    """
+    number = _real(value)
+    inside = (low < number if above else low <= number) and (number < high if below else number <= high)
+    if not inside:  # also catches nan
+        raise ValueError(f"{name} is {shown(value, number)}, expected {expected}.")
+    return number
+
+
+def check_integer(value: Any, name: str, low: int, high: int, expected: str) -> int:
+    """Returns an integer from `low` to `high`; the arguments are those of `check_number`. A float is an error."""
+    integer = value.item() if isinstance(value, np.generic | np.ndarray) and np.ndim(value) == 0 else value
+    if not isinstance(integer, int) or isinstance(integer, bool) or not low <= integer <= high:
+        raise ValueError(f"{name} is {shown(value)}, expected {expected}.")
+    return integer
+
+
+def check_count(value: Any, name: str, what: str, high: int = MOST_COUNTED) -> int:
+    """Returns a number of things, an integer of at least 1."""
+    return check_integer(value, name, 1, high, f"{what}: an integer of at least 1, and at most {high}")
+
+
+def check_gamma(gamma: Any) -> float:
+    """Returns the discount as a float, and raises an error if it is not between 0 and 1."""
+    return check_number(gamma, "gamma", 0.0, 1.0, "a number between 0 and 1")
+
+
+def check_eta(eta: Any) -> float:
+    """Returns a single price as a float; anything but a finite number is an error.
+
+    A single price may be negative: a bonus for acting. Since a lazy-gap is never negative, the optimal agent then takes
+    control in every state. Questions about a range of prices (the eta-path, agents trained for a range) cover prices
+    from 0 up.
+    """
+    expected = f"the price of a step of control: a number between {-LARGEST:g} and {LARGEST:g}"
+    return check_number(eta, "eta", -LARGEST, LARGEST, expected)
+
+
+def check_etas(eta: Any) -> NDArray[np.float64]:
+    """Returns one price or several as an array `[E]`."""
+    return np.array([check_eta(price) for price in _several(eta, "eta", "a price, or a list of prices")])
+
+
+def check_tol(tol: Any, otherwise: str = "") -> float:
+    """Returns a tolerance, a positive number; `otherwise` describes in the error message what else is allowed."""
+    expected = f"a positive number: the largest error allowed in the values{otherwise}"
+    return check_number(tol, "tol", 0.0, math.inf, expected, above=True)
+
+
+def check_probability(value: Any, name: str) -> float:
+    """Returns a probability as a float."""
+    return check_number(value, name, 0.0, 1.0, "a probability between 0 and 1")
+
+
+def check_seed(seed: Any, name: str = "seed") -> int:
+    """Returns a random seed, an integer that fits in 63 bits."""
+    return check_integer(seed, name, 0, 2**63 - 1, "an integer from 0 to 2**63 - 1")
+
+
+def check_seeds(seed: Any) -> NDArray[np.int64]:
+    """Returns one seed or several as an array `[N]`."""
+    seeds = [check_seed(one) for one in _several(seed, "seed", "an integer, or a list of integers")]
+    return np.array(seeds, dtype=np.int64)
+
+
+def check_choice(value: Any, name: str, options: Sequence[str]) -> str:
+    """Returns a name that is one of the options."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name} is {shown(value)}, expected one of {', '.join(map(repr, options))}.")
+    return value
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Returns a flag as a bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} is {shown(value)}, expected True or False.")
+    return bool(value)
+
+
+def check_type(value: Any, name: str, kind: type[_T], expected: str) -> _T:
+    """Returns an object of the type `kind`; `expected` describes it, and how to get one, in the error message."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {shown(value)}, expected {expected}.")
+    return value
+
+
+def check_finite(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Returns an array `[..., A]` of finite numbers with at least one column."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise ValueError(f"{name} is of type {given.dtype}, expected real numbers.")
+    array = given.astype(np.float64)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise ValueError(f"{name} has shape {array.shape}, expected [..., A] with at least one action.")
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name} is {array[place]} at {place}, expected finite numbers.")
+    return array
+
+
+def _real(value: Any) -> float:
+    """Returns a real scalar as a float, and nan for anything else."""
+    if isinstance(value, bool | np.bool_ | str | bytes) or value is None:
+        return math.nan
+    if isinstance(value, Real):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf  # of either sign: no argument may be as large
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError):
+        return math.nan
+    return float(array) if array.ndim == 0 and array.dtype.kind in "iuf" else math.nan
+
+
+def _several(value: Any, name: str, expected: str) -> list[Any]:
+    """Returns a list of at least one entry, from one entry or a flat sequence of them."""
+    if isinstance(value, str | bytes) or np.ndim(value) > 1 or (np.ndim(value) == 1 and not len(value)):
+        raise ValueError(f"{name} is {shown(value)}, expected {expected}.")
+    return [value] if np.ndim(value) == 0 else list(value)
+
+
+def shown(value: Any, number: float = math.nan) -> str:
+    """Returns a value for an error message, short even for a large array."""
+    if not math.isnan(number):
+        return str(number)
+    if isinstance(value, float | np.floating):
+        return str(float(value))
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if isinstance(value, np.ndarray) and value.size > 8:
+        return f"an array of shape {value.shape}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:80]}..."
