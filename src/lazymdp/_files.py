@@ -16,7 +16,6 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike
 
-
 _HOST = re.sub(r"[^\w-]", "-", platform.node()) or "host"
 
 
@@ -81,13 +80,13 @@ def _is_running(process: int) -> bool:
 def checksum(arrays: Mapping[str, ArrayLike], text: str = "") -> str:
     """Returns the CRC-32 of a text and of named arrays: their names, types, shapes and contents.
 
-    A checksum detects damage, not forgery. CRC-32 reads several gigabytes per second, ten times as fast as a disk writes.
+    A checksum detects damage, not forgery. CRC-32 processes some 4 GB per second, ten times as fast as a disk writes.
     """
     crc = zlib.crc32(text.encode("utf-8", "surrogatepass"))
     for name in sorted(arrays):
         array: Any = np.asarray(arrays[name])
         crc = zlib.crc32(f"{name} {array.dtype.str} {array.shape} ".encode(), crc)
-        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc)
+        crc = zlib.crc32(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)), crc)  # type: ignore[arg-type]
     return f"{crc:08x}"
 
 
