@@ -50,7 +50,8 @@ def evaluate(
         seed: Random seed.
         best: Use the best checkpoint instead of the last one.
         plot: Also draw return against control rate, one curve per run, into this file (PNG, SVG or PDF).
-        trust: Allow runs to import the functions that are their default policies (module:function), which runs code.
+        trust: Allow runs to run code that they name: modules of their environments and default policies, or pickles
+            (Stable-Baselines3 models).
         json: Print JSON, one line per run.
     """
     check_amounts(episodes)
@@ -135,7 +136,7 @@ def show_evaluation(
     else:
         _print_table(agent, played, name)
         for remark in _remarks(agent, played, found, control_rate):
-            OUT.print(remark, highlight=False)
+            OUT.print(remark, highlight=False, markup=False)
     return played
 
 

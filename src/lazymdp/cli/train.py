@@ -20,6 +20,7 @@ from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config, is_control
 from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.learn.deep.train_config import TrainConfig
+from lazymdp.learn.deep.trust import check_trusted, foreign_code
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FOLDER", help_behavior_hint="")]
@@ -137,6 +138,7 @@ def train(
 def resume(
     run: Run,
     steps: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
+    which: Annotated[Literal["last", "best"], tyro.conf.arg(name="from")] = "last",
     episodes: int = 100,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
@@ -146,40 +148,45 @@ def resume(
 ) -> int:
     """Continue an interrupted run from its last checkpoint, or extend a run.
 
+    Everything in the folder is verified before anything in it is changed.
+
     In an extension, the schedules (epsilon, learning rate) stay at their final values, and the replay buffer is kept.
     An extended run is therefore not equal to a run that was started with more steps.
 
     Args:
         run: Folder of the run.
         steps: New total number of agent steps, counted from the start of the run.
+        which: Checkpoint to continue from. From the best one, what came after it is deleted, and dqn first fills its
+            replay buffer again, by acting without learning.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         tensorboard: Also write TensorBoard events to the folder.
-        trust: Allow the run to import the function that is its default policy (module:function), which runs code.
+        trust: Allow the run to run code that it names: modules of its environment and default policy, or a pickle (a
+            Stable-Baselines3 model).
         json: Print JSON.
     """
     check_amounts(episodes, checkpoint_seconds)
     folder = RunFolder(run)
     config = folder.config() if steps is None else folder.config().extended(steps)
     check_control_rate(control_rate, config.settings)
-    deep("factory").check_trusted(config, trust)
-    checkpoint = folder.read("last")
+    check_trusted(folder.path, config, trust, "lz.learn.resume")
+    checkpoint, _ = folder.resume(which)
     step, total = 0 if checkpoint is None else checkpoint.step, config.total_steps
     if step >= total:
         say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
-        agent = deep("factory").load(run, trust=trust)
+        agent = deep("factory").load(run, which, trust=trust)
         return _evaluate_after_training(folder, agent, episodes, json, control_rate)
     say(f"Continuing from step {step:,} of {total:,}.")
-    return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps)
+    return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps, which)
 
 
 def _train(
     folder: RunFolder, config: TrainConfig, first: int, episodes: int, seconds: float, tensorboard: bool, json: bool,
-    control_rate: float | None, extend_to: int | None = None,
+    control_rate: float | None, extend_to: int | None = None, which: str = "last",
 ) -> int:  # fmt: skip
     trainer, rate = deep("trainer"), Rate(first)
-    trusted = " --trust" if deep("factory").names_function(config.default_policy) else ""
+    trusted = " --trust" if foreign_code(folder.config()) else ""
     events: Any = None
 
     with stopped_gently() as stop:
@@ -199,7 +206,7 @@ def _train(
         try:
             agent = trainer.run_training(
                 config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, stop=stop, show_progress=True,
-                extend_to=extend_to,
+                extend_to=extend_to, which=which,
             )  # fmt: skip
         except KeyboardInterrupt:
             last = folder.read("last")
@@ -224,7 +231,8 @@ def _evaluate_after_training(
             total = folder.config().total_steps
             show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
         except KeyboardInterrupt:
-            say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}")
+            trusted = " --trust" if foreign_code(folder.config()) else ""
+            say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}{trusted}")
             return INTERRUPTED
     return 0
 

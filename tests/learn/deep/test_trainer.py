@@ -1,5 +1,6 @@
 """Training: resumed bit for bit, reported, stopped when it diverges; the quality of checkpoints."""
 
+import contextlib
 import re
 import sys
 from dataclasses import fields, replace
@@ -15,9 +16,11 @@ jax = pytest.importorskip("jax")
 
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig  # noqa: E402
 from lazymdp.learn.deep.factory import load, make_algorithm  # noqa: E402
+from lazymdp.learn.deep.quality import ENOUGH_EPISODES  # noqa: E402
 from lazymdp.learn.deep.run_folder import ReplayPart, RunFolder  # noqa: E402
 from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Diverged, Training, resume, run_training, train  # noqa: E402
+from lazymdp.learn.deep.trust import Untrusted  # noqa: E402
 
 gym.register("lazymdp-tests/Echo-v0", entry_point=EchoEnv)
 ALGORITHMS = {"pqn": SMALL, "dqn": DQN_SMALL, "dqn, range": DQN_DIAL}
@@ -227,7 +230,8 @@ def test_a_function_by_name_is_imported_only_for_a_run_that_is_trusted(tmp_path,
     agent = train("lazymdp-tests/Echo-v0", default_policy=name, folder=folder, **ECHO)
     monkeypatch.delitem(sys.modules, "trusted_controller")
     for call in (load, resume):
-        with pytest.raises(ValueError, match=f"function {name}, and to import it runs code.*trust=True .*--trust"):
+        said = rf"function {name}, and to import it runs code.*: lz.learn.{call.__name__}\('.*run', trust=True\)"
+        with pytest.raises(Untrusted, match=said):
             call(folder)
     assert "trusted_controller" not in sys.modules
     seen = np.array([[2.0, 1.0, 0.0], [2.0, 3.0, 0.0]])
@@ -337,33 +341,45 @@ def test_rewards_that_are_not_finite_are_told_from_a_learning_rate():
     run.close()
 
 
-def test_the_quality_is_that_of_the_episodes_since_the_last_call():
-    run = Training(TrainConfig("FrozenLake-v1", SMALL))
-    assert run.quality() is None
-    original, seen = run._loop.episodes, []
+@pytest.mark.parametrize("settings", [SMALL, DQN_SMALL], ids=["pqn", "dqn"])
+def test_the_best_checkpoint_does_not_depend_on_the_clock_or_on_interruptions(tmp_path, settings):
+    config, made, stopped = TrainConfig("FrozenLake-v1", settings), {}, iter(range(10**6))
+    for name, seconds in (("often", 1e-6), ("seldom", 1e6)):
+        made[name] = RunFolder(tmp_path / name)
+        run_training(config, folder=made[name], checkpoint_seconds=seconds, report_seconds=seconds)
+    made["interrupted"] = RunFolder(tmp_path / "interrupted")
+    for _ in range(3):
+        with contextlib.suppress(KeyboardInterrupt):
+            run_training(config, folder=made["interrupted"], stop=lambda: next(stopped) % 17 == 16)
+    run_training(config, folder=made["interrupted"])
+    first = made["often"].read("best")
+    assert first.quality is not None and first.step < config.total_steps
+    for folder in made.values():
+        found = folder.read("best")
+        assert (found.step, found.quality) == (first.step, first.quality)
+        same(found.arrays, first.arrays)
+
+
+def test_the_quality_is_that_of_the_episodes_in_a_window():
+    run = Training(TrainConfig("FrozenLake-v1", SMALL))  # 156 iterations: a window ends after every third
+    original, seen, means = run._loop.episodes, [], {}
 
     def episodes():
         seen.append(original())
         return seen[-1]
 
-    run._loop.episodes = episodes
-    means = {}
-    for _ in range(2):
-        seen.clear()
-        for _ in range(15):
-            run.advance()
-            run.report()
-        _, eta, returns, _, controls = np.concatenate(seen, axis=1)
-        reported = np.array(SMALL.reported_etas)
-        price = reported[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(reported + 1e-3)).argmin(axis=1)]
-        means |= {one: (returns - eta * controls)[price == one].mean() for one in np.unique(price)}
-        assert len(means) == len(reported)
-        assert run.quality() == pytest.approx(np.mean(list(means.values())))
-        assert run.quality() is None
-    run._loop.episodes = lambda: np.array([[1.0, 1.0], [0.0, 0.0], [99.0, 99.0], [1.0, 1.0], [1.0, 1.0]])
-    run.report()
-    assert run.quality() is None  # two lucky episodes prove nothing
-    another = Training(TrainConfig("FrozenLake-v1", SMALL))
-    another._loop.episodes = lambda: np.tile(np.array([[1.0], [0.0], [99.0], [1.0], [1.0]]), (1, 50))
-    another.report()
-    assert another.quality() is None  # nor do many at one price alone
+    run._loop.episodes, reported = episodes, np.array(SMALL.reported_etas)
+    for iteration in range(1, 31):
+        run.advance()
+        if iteration % 2:
+            run.report()  # makes no difference
+        assert run.quality is None or iteration % 3 == 0
+        if iteration % 3 == 0:
+            _, eta, returns, _, controls = np.concatenate(seen, axis=1)
+            if eta.size >= ENOUGH_EPISODES:
+                price = reported[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(reported + 1e-3)).argmin(axis=1)]
+                means |= {one: (returns - eta * controls)[price == one].mean() for one in np.unique(price)}
+                seen.clear()
+                if len(means) == len(reported):
+                    assert run.quality == pytest.approx(np.mean(list(means.values())))
+    assert len(means) == len(reported)

@@ -30,6 +30,7 @@ from lazymdp.learn.deep.acting import (
     push_frame,
 )
 from lazymdp.learn.deep.algorithm import Algorithm, Learner, act
+from lazymdp.learn.deep.dqn import DQN
 from lazymdp.learn.deep.host_env import HostEnv, Outcome
 from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
 from lazymdp.learn.deep.named_arrays import Arrays, from_named, to_named
@@ -197,6 +198,7 @@ class CompiledLoop:
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> None:
+        self.algorithm = algorithm
         self._iterate = jax.jit(functools.partial(iterate, algorithm), donate_argnums=0)
         start = jax.jit(functools.partial(start_compiled, algorithm))
         self.run: Run = start(jax.random.key(seed), parameters=parameters)
@@ -224,6 +226,17 @@ class CompiledLoop:
         """Continues from the `arrays` of another loop."""
         self.run = from_named(self.run, arrays, without=(_REPLAY,))
         self.iteration = int(self.run.iteration)
+
+    def refill(self, iterations: int) -> None:
+        """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
+        if isinstance(self.algorithm, DQN) and iterations:
+            act_only = jax.jit(functools.partial(iterate, self.algorithm.without_updates()), donate_argnums=0)
+            price, self.run = self.run.price, _before(self.run, iterations)
+            for _ in range(iterations):
+                self.run, _ = act_only(self.run)
+            rollout = self.algorithm.config.rollout
+            first = (self.iteration - iterations) * rollout
+            self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
 
     def close(self) -> None:
         """Does nothing: there is nothing to close."""
@@ -294,6 +307,20 @@ class HostLoop:
         has_rollout = self.env.repeats and self.iteration not in self._ends
         self._in_flight, self._has_lessons = True, has_rollout or not self.algorithm.updates_carry_over
 
+    def refill(self, iterations: int) -> None:
+        """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
+        if isinstance(self.algorithm, DQN) and iterations:
+            learning, self.algorithm = self.algorithm, self.algorithm.without_updates()
+            price, self.run = self.run.price, _before(self.run, iterations)
+            self.iteration -= iterations
+            for _ in range(iterations):
+                self.advance()
+            self._episodes.clear()
+            self.algorithm = learning
+            rollout = learning.config.rollout
+            first = (self.iteration - iterations) * rollout
+            self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
+
     def close(self) -> None:
         """Closes the environments."""
         self.env.close()
@@ -350,6 +377,24 @@ class HostLoop:
     def _iteration_ended(self, run: Run) -> Run:
         key, end_key = jax.random.split(run.key)
         return end_iteration(self.algorithm, run, end_key)._replace(key=key)
+
+
+def _before(run: Run, iterations: int) -> Run:
+    """Returns the run with its number of iterations reduced."""
+    return run._replace(iteration=run.iteration - iterations)
+
+
+def _refilled(run: Run, first: int, steps: int) -> Run:
+    """Returns a run whose last `steps` steps were recorded from step `first` on, which is excluded from learning.
+
+    Its observation was made before the buffer was lost.
+    """
+    learner: Any = run.learner
+    n_rows = learner.replay.reward.shape[0]
+    if steps >= n_rows:  # it has been overwritten
+        return run
+    buffer = learner.replay._replace(truncated=learner.replay.truncated.at[first % n_rows].set(True))
+    return run._replace(learner=learner._replace(replay=buffer))
 
 
 def _ended(parts: list[NDArray[Any]]) -> NDArray[np.float64]:
