@@ -231,7 +231,7 @@ class CompiledLoop:
         """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
         if isinstance(self.algorithm, DQN) and iterations:
             act_only = jax.jit(functools.partial(iterate, self.algorithm.without_updates()), donate_argnums=0)
-            price, self.run = self.run.price, _before(self.run, iterations)
+            price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
             for _ in range(iterations):
                 self.run, _ = act_only(self.run)
             rollout = self.algorithm.config.rollout
@@ -311,7 +311,7 @@ class HostLoop:
         """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
         if isinstance(self.algorithm, DQN) and iterations:
             learning, self.algorithm = self.algorithm, self.algorithm.without_updates()
-            price, self.run = self.run.price, _before(self.run, iterations)
+            price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
             self.iteration -= iterations
             for _ in range(iterations):
                 self.advance()
