@@ -275,7 +275,7 @@ def takes_batches(
                 warnings.simplefilter("ignore")  # of a call that may not be meant
                 form = FromFunction(function, action_space, space)
                 found.append(form.probabilities(examples, np.full(count, bounds(action_space)[0])))
-        except Exception as error:  # the function may raise anything if it is called the wrong way
+        except (Exception, SystemExit) as error:  # the function may raise anything if it is called the wrong way
             found.append(error)
     batch, single = found
     if isinstance(batch, Exception) and isinstance(single, Exception):

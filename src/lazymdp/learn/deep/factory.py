@@ -37,6 +37,7 @@ from lazymdp.learn.deep.host_env import (
     has_own_wrappers,
     make_again,
     make_gymnasium_env,
+    name_of,
     time_limit,
 )
 from lazymdp.learn.deep.jax_env import JaxEnv, from_table, minatar
@@ -77,7 +78,9 @@ def make_env(
         model, actions = from_table(read_table(made.unwrapped), time_limit(made)), made.action_space
         first = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
         noop, again = protocol.noop_of(made) - first, functools.partial(make_again, env, env_kwargs)
-        return replace(model, space=made.observation_space, first_action=first, noop=noop, make=again)
+        return replace(
+            model, space=made.observation_space, first_action=first, noop=noop, make=again, name=name_of(env)
+        )
     finally:
         made.close()
 

@@ -146,6 +146,14 @@ class RunFolder:
         """Last per-environment step in the replay buffer of the last checkpoint."""
         return max((_steps(name)[1] for name in self._parts()), default=0)
 
+    def step(self, which: str = "last") -> int | None:
+        """Returns the agent steps at the `last` or `best` checkpoint, or None if there is none."""
+        try:
+            about = self._about(which)
+            return None if about is None else int(about["step"])
+        except Damaged as error:
+            raise Damaged(self.path / f"{which}.safetensors", error.damage, self._remedy(which)) from error
+
     @property
     def best_quality(self) -> float:
         """Quality of the best checkpoint, or minus infinity if there is none."""
