@@ -268,7 +268,7 @@ def takes_batches(
         count: Their number, B, which must differ from the number of actions and from every size of an observation;
             otherwise, an answer to something else could look like one answer per observation.
     """
-    found: list[Probabilities | Exception] = []
+    found: list[Probabilities | BaseException] = []
     for space in (None, observation_space):
         try:
             with warnings.catch_warnings():
@@ -278,11 +278,11 @@ def takes_batches(
         except (Exception, SystemExit) as error:  # the function may raise anything if it is called the wrong way
             found.append(error)
     batch, single = found
-    if isinstance(batch, Exception) and isinstance(single, Exception):
+    if isinstance(batch, BaseException) and isinstance(single, BaseException):
         said = [str(error) if isinstance(error, BadAnswer) else repr(error) for error in (single, batch)]
         raise BadAnswer(f"given one observation: {said[0]} Given a batch of {count} observations: {said[1]}")
-    if isinstance(batch, Exception) or isinstance(single, Exception):
-        return isinstance(single, Exception)
+    if isinstance(batch, BaseException) or isinstance(single, BaseException):
+        return isinstance(single, BaseException)
     return np.allclose(batch, single, atol=ROW_TOLERANCE)
 
 

@@ -195,7 +195,7 @@ def _what_remains(folder: RunFolder, diverged: bool) -> str:
     call = f"lazymdp resume {folder.path}{' --trust' if foreign_code(config) else ''}"
     if again:
         call = f"lz.learn.resume({str(folder.path)!r}, {', '.join(f'{name}=...' for name in again)})"
-    return f"In {folder.path}, the last good checkpoint is from step {step:,}: correct the cause, and continue with `{call}`."
+    return f"In {folder.path}, the last good checkpoint is from step {step:,}: correct the cause, then run `{call}`."
 
 
 def _run_training(
