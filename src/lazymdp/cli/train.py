@@ -146,7 +146,7 @@ def train(
 def resume(
     run: Run,
     steps: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
-    which: Annotated[Literal["last", "best"], tyro.conf.arg(name="from")] = "last",
+    from_: Annotated[Literal["last", "best"], tyro.conf.arg(name="from")] = "last",
     episodes: int = 100,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
@@ -165,7 +165,7 @@ def resume(
     Args:
         run: Folder of the run.
         steps: New total number of agent steps, counted from the start of the run.
-        which: Checkpoint to continue from. From the best one, what came after it is deleted, and dqn first fills its
+        from_: Checkpoint to continue from. From the best one, what came after it is deleted, and dqn first fills its
             replay buffer again, by acting without learning.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
@@ -182,16 +182,16 @@ def resume(
     config = folder.config() if steps is None else folder.config().extended(steps)
     check_control_rate(control_rate, config.settings)
     check_trusted(folder.path, config, trust, "lz.learn.resume")
-    if folder.step(which) is None:
-        folder.resume(which)  # raises an error if a checkpoint is missing
-    step, total = folder.step(which) or 0, config.total_steps
+    if folder.step(from_) is None:
+        folder.resume(from_)  # raises an error if a checkpoint is missing
+    step, total = folder.step(from_) or 0, config.total_steps
     if step >= total:
         say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
-        agent = deep("factory").load(run, which, trust=trust)
+        agent = deep("factory").load(run, from_, trust=trust)
         return _evaluate_after_training(folder, agent, episodes, json, control_rate)
     say(f"Continuing from step {step:,} of {total:,}.")
     with watched(step_timeout, lambda: _way_on(folder)):
-        return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps, which)
+        return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps, from_)
 
 
 def _train(
