@@ -195,7 +195,9 @@ def _draw(played: dict[str, Any], path: Path) -> None:
     from lazymdp.show import frontier, styled
 
     with styled():
-        frontier(played).get_figure().savefig(path)  # type: ignore[union-attr]
+        # Without the date, so that the same data give the same bytes.
+        undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+        frontier(played).get_figure().savefig(path, metadata=undated)  # type: ignore[union-attr]
     say(f"Drawn: {path}")
 
 

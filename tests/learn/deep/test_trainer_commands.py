@@ -72,6 +72,11 @@ def test_train_and_evaluate_and_what_the_folder_contains(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "run: 8 episodes at each price" in shown and "other: 8 episodes" in shown and "default alone" in shown
     assert picture.read_bytes().startswith(b"\x89PNG")
+    for kind in ("svg", "pdf"):  # the same data give the same bytes
+        for name in ("first", "second"):
+            assert main([*map(str, both), "--plot", str(tmp_path / f"{name}.{kind}")]) == 0
+        assert (tmp_path / f"first.{kind}").read_bytes() == (tmp_path / f"second.{kind}").read_bytes()
+    capsys.readouterr()
     assert main([*map(str, both), "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["run"] for line in lines] == [str(folder), str(other)]
