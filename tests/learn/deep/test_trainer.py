@@ -1,6 +1,5 @@
 """Training: resumed bit for bit, reported, stopped when it diverges; the quality of checkpoints."""
 
-import contextlib
 import re
 import sys
 from dataclasses import fields, replace
@@ -81,6 +80,34 @@ def test_a_run_without_its_replay_buffer_is_not_resumed():
         Training(config, run.arrays())
     with pytest.raises(ValueError, match=r"steps 41 to 96 of every environment"):
         run._check_complete([parts[0], parts[2]])
+
+
+# Compiled and on the host; before and after the buffer is full.
+@pytest.mark.parametrize(("env", "iterations"), [("FrozenLake-v1", 10), ("CartPole-v1", 3)])
+def test_a_lost_replay_buffer_is_filled_by_acting_without_learning(env, iterations):
+    config = TrainConfig(env, DQN_SMALL)
+    run = Training(config)
+    for _ in range(iterations):
+        run.advance()
+    before = run.arrays()
+    filled = Training(config, before, None)
+    assert filled.step == run.step and filled.replay_part().first == run.replay_part().first
+    after = filled.arrays()
+    for name in before:
+        if name.startswith((".learner", ".price", ".iteration", "quality")):
+            np.testing.assert_array_equal(after[name], before[name], err_msg=name)
+    steps = filled.replay_part().arrays
+    seen = np.abs(steps["observation"]).sum(-1) > 0.0  # every row is recorded, except one that is not learned from
+    assert (seen | steps["truncated"]).all() and seen.mean() > 0.98 and steps["truncated"].mean() < 0.1
+    for one in (filled, run):
+        one.advance()
+        one.close()
+
+
+def test_only_the_last_and_the_best_checkpoint_can_be_resumed(tmp_path):
+    RunFolder(tmp_path / "run").create(TrainConfig("FrozenLake-v1", FEW))
+    with pytest.raises(ValueError, match="which is 'newest', expected last or best"):
+        resume(tmp_path / "run", which="newest")
 
 
 # -- extensions ------------------------------------------------------------------------------------------------------
@@ -342,16 +369,15 @@ def test_rewards_that_are_not_finite_are_told_from_a_learning_rate():
     run.close()
 
 
-@pytest.mark.parametrize("settings", [SMALL, DQN_SMALL], ids=["pqn", "dqn"])
+@pytest.mark.parametrize("settings", [replace(SMALL, eta=0.1), DQN_SMALL], ids=["pqn", "dqn"])
 def test_the_best_checkpoint_does_not_depend_on_the_clock_or_on_interruptions(tmp_path, settings):
-    config, made, stopped = TrainConfig("FrozenLake-v1", settings), {}, iter(range(10**6))
+    config, made, stopped = TrainConfig("FrozenLake-v1", replace(settings, steps=2560)), {}, iter(range(10**6))
     for name, seconds in (("often", 1e-6), ("seldom", 1e6)):
         made[name] = RunFolder(tmp_path / name)
         run_training(config, folder=made[name], checkpoint_seconds=seconds, report_seconds=seconds)
     made["interrupted"] = RunFolder(tmp_path / "interrupted")
-    for _ in range(3):
-        with contextlib.suppress(KeyboardInterrupt):
-            run_training(config, folder=made["interrupted"], stop=lambda: next(stopped) % 17 == 16)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, folder=made["interrupted"], stop=lambda: next(stopped) == 6)
     run_training(config, folder=made["interrupted"])
     first = made["often"].read("best")
     assert first.quality is not None and first.step < config.total_steps
