@@ -135,7 +135,8 @@ def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
     options = {name for row in documented if len(row) == 3 for name in quoted(row[0])}
     settings = {quoted(row[0])[0] for row in documented if len(row) == 4} if command == "train" else set()
     assert options | settings == options_in_help(capsys, command)
-    known = {name: entry.default for name, entry in inspect.signature(cli.COMMANDS[command]).parameters.items()}
+    parameters = inspect.signature(cli.COMMANDS[command]).parameters
+    known = {name.strip("_"): entry.default for name, entry in parameters.items()}  # `from` is a keyword of Python
     for row in documented:
         if len(row) == 3:
             name = quoted(row[0])[0].strip("-").replace("-", "_")

@@ -1,6 +1,7 @@
 """The model: three storage forms, files, and errors that name the state and the value."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import scipy.sparse as sp
 from random_models import random_model
 
 import lazymdp as lz
+from lazymdp._files import checksum
 
 MODEL = random_model(0, n_states=5, n_actions=3, n_absorbing=1)
 P, R = MODEL.transitions, MODEL.rewards
@@ -210,7 +212,9 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 def test_load_refuses_what_is_not_a_model(tmp_path):
     path = tmp_path / "model.npz"
     np.savez(path, rewards=R)
-    with pytest.raises(ValueError, match="lacks absorbing, data, format"):
+    with pytest.raises(
+        ValueError, match="model.npz is not a model saved by MDP.save, .* lacks absorbing, checksum, data"
+    ):
         lz.MDP.load(path)
     np.savez(path, pickled=np.array([{}], dtype=object))
     with pytest.raises(ValueError, match=re.escape(str(path))):
@@ -239,11 +243,50 @@ def test_load_checks_the_model_again(tmp_path):
     path = tmp_path / "model.npz"
     mdp.save(path)
     with np.load(path) as file:
-        arrays = dict(file)
-    arrays["data"] = arrays["data"] * 0.5
-    np.savez(path, **arrays)
-    with pytest.raises(ValueError, match="state 0, action 0 sum to"):
+        arrays = {key: file[key] for key in file.files if key != "checksum"}
+    for changed, message in (
+        ({"data": arrays["data"] * 0.5}, "model.npz .*state 0, action 0 sum to"),
+        ({"data": np.append(arrays["data"], 1.0)}, "model.npz .*not the parts of one sparse matrix"),
+        ({"indices": arrays["indices"] + 0.5}, "model.npz .*not the parts of one sparse matrix"),
+        ({"rewards": R[0]}, r"model.npz .*rewards have shape \(3,\)"),
+        ({"gamma": np.array([0.9, 0.5])}, "model.npz .*"),
+        ({"format": 99}, "model.npz .*format 99; this version reads format 2"),
+        ({"another": 1}, "model.npz .*unknown arrays: another"),
+    ):
+        np.savez(path, **(arrays | changed), checksum=checksum(arrays | changed))
+        with pytest.raises(ValueError, match=message):
+            lz.MDP.load(path)
+    np.savez(path, **(arrays | {"gamma": 0.5}), checksum=checksum(arrays))
+    with pytest.raises(ValueError, match="model.npz .*its checksum is not"):
         lz.MDP.load(path)
-    np.savez(path, **(dict(np.load(path)) | {"format": 99}))
-    with pytest.raises(ValueError, match="format 99"):
-        lz.MDP.load(path)
+
+
+def test_every_damaged_file_is_refused_by_name_or_still_holds_the_same_model(tmp_path):
+    """Random changes of bytes and truncations; some bytes of a zip file, such as its dates, do not matter."""
+    mdp = lz.MDP(P, R, 0.9, MODEL.start, state_names=list("abcde"))
+    path, rng, refused = tmp_path / "model.npz", np.random.default_rng(0), 0
+    mdp.save(path)
+    whole = path.read_bytes()
+    for case in range(400):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged if case % 4 else whole[: rng.integers(len(whole))])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                back = lz.MDP.load(path)
+        except ValueError as error:
+            refused += 1
+            assert str(path) in str(error)
+            continue
+        for name in ("rewards", "start", "absorbing", "gamma", "state_names", "action_names"):
+            np.testing.assert_array_equal(getattr(back, name), getattr(mdp, name))
+        np.testing.assert_array_equal(back.transitions.toarray(), mdp.transitions.toarray())
+    assert refused > 200
+
+
+@pytest.mark.parametrize("names", [["a\0", "a", "", "\0", "x\n"], ["\ud800", "é", "🙂", " a ", "[/bold]"]])
+def test_names_survive_a_file_exactly(tmp_path, names):
+    lz.MDP(P, R, 0.9, state_names=names).save(tmp_path / "model.npz")
+    back = lz.MDP.load(tmp_path / "model.npz")
+    assert back.state_names == tuple(names) and back.action_names is None

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-ERR = Console(stderr=True)
+ERR = Console(stderr=True, emoji=False)
 
 
 @contextmanager

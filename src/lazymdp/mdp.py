@@ -10,8 +10,8 @@ pays there, and absorbing states are excluded from every minimum, maximum and av
 
 from __future__ import annotations
 
+import json
 import os
-import zipfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._arguments import LARGEST, check_gamma, shown
 from lazymdp._arrays import SUM_TOLERANCE, check_names, real_array, transition_rows
-from lazymdp._files import replacing
+from lazymdp._files import checksum, replacing
 from lazymdp.envs.toy_text import read_table
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
-_FORMAT = 1  # version of the npz files, incremented when a field changes its meaning
+_FORMAT = 2  # version of the npz files, incremented when a field changes its meaning
+_NEEDED = {"format", "checksum", "indptr", "indices", "data", "rewards", "gamma", "start", "absorbing"}
 
 
 class MDP:
@@ -121,7 +122,10 @@ class MDP:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to `path` as npz (plain arrays, no pickle); a crash leaves the old file unchanged."""
+        """Writes the model to `path` as npz (plain arrays, no pickle) with a checksum.
+
+        A crash leaves the old file unchanged.
+        """
         arrays: dict[str, Any] = {
             "format": _FORMAT,
             "indptr": self.transitions.indptr,
@@ -133,31 +137,49 @@ class MDP:
             "absorbing": self.absorbing,
         }
         for key, names in (("state_names", self.state_names), ("action_names", self.action_names)):
-            if names is not None:
-                arrays[key] = np.array(names)
+            if names is not None:  # as JSON: an array of text would lose trailing NUL characters
+                arrays[key] = np.frombuffer(json.dumps(names).encode("ascii"), dtype=np.uint8)
         with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, checksum=np.array(checksum(arrays)), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MDP:
-        """Reads a model that `save` wrote. The model is checked again, and no pickle is read."""
-        try:
-            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
-        except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-            raise ValueError(f"{path} is not a model saved by MDP.save, or is damaged: {error}") from error
-        needed = {"format", "indptr", "indices", "data", "rewards", "gamma", "start", "absorbing"}
-        if missing := sorted(needed - set(arrays)):
-            raise ValueError(f"{path} lacks {', '.join(missing)}: not a model saved by MDP.save.")
-        if int(arrays["format"]) != _FORMAT:
-            raise ValueError(f"{path} has format {int(arrays['format'])}; this version reads format {_FORMAT}.")
-        rewards = arrays["rewards"]
+        """Reads a model that `save` wrote. The checksum and the model are checked, and no pickle is read.
+
+        Raises:
+            ValueError: The file is damaged or is not a model; the message names it.
+        """
+        with open(path, "rb") as opened:
+            try:
+                with np.load(opened, allow_pickle=False) as file:
+                    if len(set(file.files)) < len(file.files):
+                        raise ValueError("an array occurs twice.")
+                    arrays = {key: file[key] for key in file.files}
+                return cls._from_arrays(arrays)
+            except Exception as error:  # zipfile, zlib and NumPy raise errors of many kinds for a damaged file
+                found = str(error) or type(error).__name__
+                raise ValueError(f"{path} is not a model saved by MDP.save, or is damaged: {found}") from error
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> MDP:
+        """Makes a model from the arrays of a file."""
+        if "format" in arrays and arrays["format"].tolist() != _FORMAT:
+            raise ValueError(f"it has format {arrays['format'].tolist()}; this version reads format {_FORMAT}.")
+        if missing := sorted(_NEEDED - set(arrays)):
+            raise ValueError(f"it lacks {', '.join(missing)}.")
+        if unknown := sorted(set(arrays) - _NEEDED - {"state_names", "action_names"}):
+            raise ValueError(f"it has unknown arrays: {', '.join(unknown)}.")
+        if arrays.pop("checksum").tolist() != (computed := checksum(arrays)):
+            raise ValueError(f"its checksum is not {computed}, which its content has.")
+        data, indices, indptr, rewards = (arrays[key] for key in ("data", "indices", "indptr", "rewards"))
         if rewards.ndim != 2:
-            raise ValueError(f"{path}: rewards have shape {rewards.shape}, expected [S, A].")
-        shape = (rewards.size, rewards.shape[0])
-        matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
-        names = {key: arrays[key].tolist() for key in ("state_names", "action_names") if key in arrays}
-        return cls(matrix, rewards, float(arrays["gamma"]), arrays["start"], arrays["absorbing"], **names)
+            raise ValueError(f"rewards have shape {rewards.shape}, expected [S, A].")
+        whole = indptr.shape == (rewards.size + 1,) and indptr[-1] == data.size == indices.size
+        if not whole or {indices.dtype.kind, indptr.dtype.kind} != {"i"}:
+            raise ValueError("data, indices and indptr are not the parts of one sparse matrix.")
+        matrix = sp.csr_array((data, indices, indptr), shape=(rewards.size, rewards.shape[0]))
+        names = {key: json.loads(arrays[key].tobytes()) for key in ("state_names", "action_names") if key in arrays}
+        return cls(matrix, rewards, arrays["gamma"].item(), arrays["start"], arrays["absorbing"], **names)
 
     # -- properties of the model ---------------------------------------------------------------------------------
 

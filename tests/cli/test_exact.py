@@ -99,15 +99,17 @@ def test_list_names_what_the_others_take(answer):
 
 def test_brackets_in_names_are_printed_as_they_are(tmp_path, capsys):
     """Rich would take them for its markup: "[door]" would vanish and "[/bold]" would be an error."""
-    names = ["at [door]", "[/bold]", "[red]end"]
+    names = ["at [door]", "[/bold]", "[red]end :door:"]
     transitions = [[[0, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 1]], [[0, 0, 1], [0, 0, 1]]]
     mdp = lz.MDP(transitions, [[0, 1], [0, 2], [0, 0]], 0.9, state_names=names, action_names=["[a]", "[/]"])
-    model = tmp_path / "[bold]model.npz"
+    model = tmp_path / "[bold]model :car:.npz"
     mdp.save(model)
     assert main(["solve", str(model), "--eta", "0.01"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in (*names, "[/]", "[bold]model"))
     assert main(["path", str(model), "--control-count", "0.5"]) == 0
     assert "[bold]model" in capsys.readouterr().out
-    assert main(["explore", str(model), "-o", str(tmp_path / "[i]page.html")]) == 0
-    assert "[i]page.html" in capsys.readouterr().out.replace("\n", "")
+    assert main(["explore", str(model), "-o", str(tmp_path / "[i]page :car:.html")]) == 0
+    assert "[i]page :car:.html" in capsys.readouterr().out.replace("\n", "")
+    assert main(["solve", str(tmp_path / "[/bold] :car: none.npz"), "--eta", "0.01"]) == 2
+    assert "[/bold] :car: none.npz" in capsys.readouterr().err.replace("\n", "")

@@ -50,7 +50,8 @@ def evaluate(
         seed: Random seed.
         best: Use the best checkpoint instead of the last one.
         plot: Also draw return against control rate, one curve per run, into this file (PNG, SVG or PDF).
-        trust: Allow runs to import the functions that are their default policies (module:function), which runs code.
+        trust: Allow runs to run code that they name: modules of their environments and default policies, or pickles
+            (Stable-Baselines3 models).
         json: Print JSON, one line per run.
     """
     check_amounts(episodes)
@@ -88,8 +89,7 @@ def _loaded(run: Path, which: str, etas: Prices, trust: bool) -> tuple[Any, int]
     outside = [price for price in etas or () if settings.is_range and price != 0.0 and not low <= price <= high]
     if outside:
         say(f"eta {outside[0]:g} is outside the range trained for ({low:g} to {high:g}): the network extrapolates.")
-    checkpoint = folder.read(which)
-    step = 0 if checkpoint is None else checkpoint.step
+    step = folder.step(which) or 0
     if step < config.total_steps:
         say(f"The checkpoint is from step {step:,} of {config.total_steps:,}.")
     return agent, step
@@ -135,7 +135,7 @@ def show_evaluation(
     else:
         _print_table(agent, played, name)
         for remark in _remarks(agent, played, found, control_rate):
-            OUT.print(remark, highlight=False)
+            OUT.print(remark, highlight=False, markup=False)
     return played
 
 
@@ -195,7 +195,9 @@ def _draw(played: dict[str, Any], path: Path) -> None:
     from lazymdp.show import frontier, styled
 
     with styled():
-        frontier(played).get_figure().savefig(path)  # type: ignore[union-attr]
+        # Without the date, so that the same data give the same bytes.
+        undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+        frontier(played).get_figure().savefig(path, metadata=undated)  # type: ignore[union-attr]
     say(f"Drawn: {path}")
 
 
@@ -227,12 +229,14 @@ def check_control_rate(control_rate: float | None, settings: AlgorithmConfig) ->
         )
 
 
-def check_amounts(episodes: int, seconds: float = 1.0) -> None:
-    """Raise an error if there are no episodes, or if there is no time between checkpoints."""
+def check_amounts(episodes: int, seconds: float = 1.0, step_timeout: float | None = None) -> None:
+    """Raise an error if there are no episodes, or if there is no time between checkpoints or for a step."""
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}, expected at least 1.")
     if not seconds > 0.0:
         raise ValueError(f"checkpoint_seconds is {seconds}, expected a number above 0.")
+    if step_timeout is not None and not step_timeout > 0.0:
+        raise ValueError(f"step_timeout is {step_timeout}, expected a number above 0.")
 
 
 def deep(module: str) -> Any:

@@ -7,6 +7,7 @@ output; progress and errors go to standard error, so the output of `--json` can 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from lazymdp.cli.exact import explore, list_names, path, solve
 from lazymdp.cli.output import INTERRUPTED, show_line
 from lazymdp.cli.reproduce import reproduce
 from lazymdp.cli.train import resume, train
+from lazymdp.learn.deep.trust import Untrusted
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "solve": solve,
@@ -67,12 +69,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         ERR.print("Interrupted.", style="bold")
         return INTERRUPTED
+    except Untrusted as error:
+        return _failed(f"{error.reason} If you trust whoever made it, run: lazymdp {shlex.join([*rest, '--trust'])}")
     except (ValueError, TypeError, OSError, ImportError, RuntimeError, OverflowError) as error:
         if flags.debug:
             raise
-        message = " ".join(str(error).split()) or type(error).__name__
-        ERR.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
-        return 2
+        return _failed(str(error) or type(error).__name__)
+
+
+def _failed(message: str) -> int:
+    """Print an error as one line and return the exit code."""
+    ERR.print(f"[bold red]Error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)
+    return 2
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-OUT = Console()
+OUT = Console(emoji=False)  # names such as ":door:" are printed as they are
 INTERRUPTED = 130
 """Exit code after an interruption (Ctrl-C or SIGTERM)."""
 

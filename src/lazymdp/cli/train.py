@@ -18,10 +18,13 @@ from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_contro
 from lazymdp.cli.output import INTERRUPTED
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config, is_control
+from lazymdp.learn.deep.env_failures import watched
 from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.learn.deep.train_config import TrainConfig
+from lazymdp.learn.deep.trust import check_trusted, foreign_code
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")]
 Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FOLDER", help_behavior_hint="")]
 _METAVARS = {
     "eta": "ETA | LOW HIGH", "steps": "INT", "zero_share": "SHARE", "zero_fraction": "SHARE",
@@ -90,6 +93,7 @@ def train(
     episodes: int = 100,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
+    step_timeout: Seconds = None,
     tensorboard: bool = False,
     json: bool = False,
     settings: Settings = Settings(),  # type: ignore[valid-type]  # noqa: B008 (frozen)
@@ -113,6 +117,8 @@ def train(
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
+        step_timeout: End with exit code 2 if the environment or the default policy takes longer for one step, in
+            seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
         settings: Settings of the algorithm. The defaults depend on the kind of environment; a run prints those it uses.
@@ -120,32 +126,39 @@ def train(
     given = {name: value for name, value in vars(settings).items() if value is not None}
     if "eta" in given:
         given["eta"] = given["eta"] if len(given["eta"]) != 1 else given["eta"][0]
-    if is_control(env) and "reward_scale" not in given:
-        given["reward_scale"] = deep("host_env").measure_reward_scale(env)
-    chosen = default_config(env, algorithm, **given)
-    config = TrainConfig(env, chosen, default_policy, seed)
-    check_control_rate(control_rate, chosen)
-    check_amounts(episodes, checkpoint_seconds)
-    if tensorboard:
-        _summary_writer()
-    deep("factory").check(config)
-    folder = RunFolder(out or Path("runs") / f"{chosen.name}-{re.sub('[/:]', '-', env)}-{seed}")
-    folder.create(config)
-    say(f"{chosen.name} on {env}: " + ", ".join(f"{name} {_shown(value)}" for name, value in asdict(chosen).items()))
-    return _train(folder, config, 0, episodes, checkpoint_seconds, tensorboard, json, control_rate)
+    check_amounts(episodes, checkpoint_seconds, step_timeout)
+    with watched(step_timeout, lambda: _way_on(folder)):
+        folder = RunFolder(out or Path("runs"))
+        if is_control(env) and "reward_scale" not in given:
+            given["reward_scale"] = deep("host_env").measure_reward_scale(env)
+        chosen = default_config(env, algorithm, **given)
+        config = TrainConfig(env, chosen, default_policy, seed)
+        check_control_rate(control_rate, chosen)
+        if tensorboard:
+            _summary_writer()
+        deep("factory").check(config)
+        folder = RunFolder(out or Path("runs") / f"{chosen.name}-{re.sub('[/:]', '-', env)}-{seed}")
+        folder.create(config)
+        shown = ", ".join(f"{name} {_shown(value)}" for name, value in asdict(chosen).items())
+        say(f"{chosen.name} on {env}: {shown}")
+        return _train(folder, config, 0, episodes, checkpoint_seconds, tensorboard, json, control_rate)
 
 
 def resume(
     run: Run,
     steps: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
+    from_: Annotated[Literal["last", "best"], tyro.conf.arg(name="from")] = "last",
     episodes: int = 100,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
+    step_timeout: Seconds = None,
     tensorboard: bool = False,
     trust: bool = False,
     json: bool = False,
 ) -> int:
     """Continue an interrupted run from its last checkpoint, or extend a run.
+
+    Everything in the folder is verified before anything in it is changed.
 
     In an extension, the schedules (epsilon, learning rate) stay at their final values, and the replay buffer is kept.
     An extended run is therefore not equal to a run that was started with more steps.
@@ -153,34 +166,41 @@ def resume(
     Args:
         run: Folder of the run.
         steps: New total number of agent steps, counted from the start of the run.
+        from_: Checkpoint to continue from. From the best one, what came after it is deleted, and dqn first fills its
+            replay buffer again, by acting without learning.
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
+        step_timeout: End with exit code 2 if the environment or the default policy takes longer for one step, in
+            seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
-        trust: Allow the run to import the function that is its default policy (module:function), which runs code.
+        trust: Allow the run to run code that it names: modules of its environment and default policy, or a pickle (a
+            Stable-Baselines3 model).
         json: Print JSON.
     """
-    check_amounts(episodes, checkpoint_seconds)
+    check_amounts(episodes, checkpoint_seconds, step_timeout)
     folder = RunFolder(run)
     config = folder.config() if steps is None else folder.config().extended(steps)
     check_control_rate(control_rate, config.settings)
-    deep("factory").check_trusted(config, trust)
-    checkpoint = folder.read("last")
-    step, total = 0 if checkpoint is None else checkpoint.step, config.total_steps
+    check_trusted(folder.path, config, trust, "lz.learn.resume")
+    if folder.step(from_) is None:
+        folder.resume(from_)  # raises an error if a checkpoint is missing
+    step, total = folder.step(from_) or 0, config.total_steps
     if step >= total:
         say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
-        agent = deep("factory").load(run, trust=trust)
+        agent = deep("factory").load(run, from_, trust=trust)
         return _evaluate_after_training(folder, agent, episodes, json, control_rate)
     say(f"Continuing from step {step:,} of {total:,}.")
-    return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps)
+    with watched(step_timeout, lambda: _way_on(folder)):
+        return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps, from_)
 
 
 def _train(
     folder: RunFolder, config: TrainConfig, first: int, episodes: int, seconds: float, tensorboard: bool, json: bool,
-    control_rate: float | None, extend_to: int | None = None,
+    control_rate: float | None, extend_to: int | None = None, which: str = "last",
 ) -> int:  # fmt: skip
     trainer, rate = deep("trainer"), Rate(first)
-    trusted = " --trust" if deep("factory").names_function(config.default_policy) else ""
+    trusted = _trust(folder)
     events: Any = None
 
     with stopped_gently() as stop:
@@ -200,19 +220,12 @@ def _train(
         try:
             agent = trainer.run_training(
                 config, folder=folder, checkpoint_seconds=seconds, on_report=on_report, stop=stop, show_progress=True,
-                extend_to=extend_to,
+                extend_to=extend_to, which=which,
             )  # fmt: skip
         except KeyboardInterrupt:
-            last = folder.read("last")
-            where = "the beginning" if last is None else f"step {last.step:,}"
+            where = "the beginning" if (step := folder.step()) is None else f"step {step:,}"
             say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}{trusted}")
             return INTERRUPTED
-        except trainer.Diverged as error:
-            last = folder.read("last")
-            kept = (
-                "no checkpoint was written" if last is None else f"the last good checkpoint is from step {last.step:,}"
-            )
-            raise ValueError(f"{error} In {folder.path}, {kept}.") from error
     say(f"Trained: {folder.path}")
     return _evaluate_after_training(folder, agent, episodes, json, control_rate)
 
@@ -225,9 +238,19 @@ def _evaluate_after_training(
             total = folder.config().total_steps
             show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
         except KeyboardInterrupt:
-            say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}")
+            say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}{_trust(folder)}")
             return INTERRUPTED
     return 0
+
+
+def _way_on(folder: RunFolder) -> str:
+    """Return how to go on after a hang, in words."""
+    return f"To go on: lazymdp resume {folder.path}{_trust(folder)}" if folder.exists else "No run was started."
+
+
+def _trust(folder: RunFolder) -> str:
+    """Return the option that commands need to read this run, or nothing."""
+    return " --trust" if foreign_code(folder.config()) else ""
 
 
 def _shown(value: Any) -> str:

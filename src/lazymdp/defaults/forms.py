@@ -268,21 +268,21 @@ def takes_batches(
         count: Their number, B, which must differ from the number of actions and from every size of an observation;
             otherwise, an answer to something else could look like one answer per observation.
     """
-    found: list[Probabilities | Exception] = []
+    found: list[Probabilities | BaseException] = []
     for space in (None, observation_space):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a call that may not be meant
                 form = FromFunction(function, action_space, space)
                 found.append(form.probabilities(examples, np.full(count, bounds(action_space)[0])))
-        except Exception as error:  # the function may raise anything if it is called the wrong way
+        except (Exception, SystemExit) as error:  # the function may raise anything if it is called the wrong way
             found.append(error)
     batch, single = found
-    if isinstance(batch, Exception) and isinstance(single, Exception):
+    if isinstance(batch, BaseException) and isinstance(single, BaseException):
         said = [str(error) if isinstance(error, BadAnswer) else repr(error) for error in (single, batch)]
         raise BadAnswer(f"given one observation: {said[0]} Given a batch of {count} observations: {said[1]}")
-    if isinstance(batch, Exception) or isinstance(single, Exception):
-        return isinstance(single, Exception)
+    if isinstance(batch, BaseException) or isinstance(single, BaseException):
+        return isinstance(single, BaseException)
     return np.allclose(batch, single, atol=ROW_TOLERANCE)
 
 

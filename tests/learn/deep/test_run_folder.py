@@ -1,6 +1,7 @@
 """Run folders: what is in them, damage that is named, one process at a time, runs that continue."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,9 @@ import safetensors  # noqa: E402
 import safetensors.numpy  # noqa: E402
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.deep.checked_files import sealed, unsealed  # noqa: E402
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig  # noqa: E402
+from lazymdp.learn.deep.metrics_file import Metrics  # noqa: E402
 from lazymdp.learn.deep.run_folder import Checkpoint, ReplayPart, RunFolder  # noqa: E402
 from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Training, run_training, train  # noqa: E402
@@ -42,7 +45,7 @@ def test_a_folder_without_a_run_and_a_run_without_a_checkpoint_are_named(folder,
 
 def test_a_damaged_checkpoint_is_named(folder):
     (folder.path / "last.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"last\.safetensors is damaged"):
+    with pytest.raises(ValueError, match=r"last\.safetensors is damaged .*: restore it from a backup"):
         folder.read()
     with pytest.raises(ValueError, match="the checkpoint lacks"):
         Training(LAKE, {})
@@ -53,14 +56,14 @@ def test_a_damaged_checkpoint_is_named(folder):
     spoiled = {name: np.full_like(array, np.nan) if "parameters" in name else array for name, array in arrays.items()}
     with pytest.raises(ValueError, match="the network's weights are not finite"):
         Training(LAKE, spoiled)
-    folder.save(Checkpoint(spoiled, 128, 0.0))
+    folder.save(Checkpoint(spoiled, 128), best=Checkpoint(spoiled, 128, 0.0))
     with pytest.raises(ValueError, match="best checkpoint of .* is damaged: the network's weights are not finite"):
         lz.learn.load(folder.path, "best")
 
 
 def test_a_damaged_config_is_named(folder):
     path = folder.path / "config.json"
-    whole = json.loads(path.read_text())
+    whole = unsealed(path.read_text())
     assert whole["algorithm"] == "pqn" and whole["versions"]
     for changed, message in (
         ({"settings": {"old": 1}}, "was written by another version of lazymdp; the settings budget_step, .* differ"),
@@ -69,26 +72,75 @@ def test_a_damaged_config_is_named(folder):
         ({"settings": {**whole["settings"], "n_envs": "x"}}, r"is damaged \(n_envs is 'x', expected an integer"),
         ({"settings": {**whole["settings"], "hidden": 3}}, r"config\.json is damaged \(hidden is 3"),
     ):
-        path.write_text(json.dumps({**whole, **changed}))
+        path.write_text(sealed({**whole, **changed}))
         with pytest.raises(ValueError, match=message):
             folder.config()
-    path.write_text(json.dumps({name: whole[name] for name in whole if name != "env"}))
+    path.write_text(sealed({name: whole[name] for name in whole if name != "env"}))
     with pytest.raises(ValueError, match=r"config\.json is damaged: 'env' is missing"):
         folder.config()
-    path.write_text("{")
-    with pytest.raises(ValueError, match=r"config\.json is damaged"):
-        folder.config()
+    for text in ("{", "[]", json.dumps(whole), sealed(whole).replace('"seed": 0', '"seed": 1')):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"config\.json is damaged .*: restore it from a backup"):
+            folder.config()
 
 
-def test_damaged_metrics_and_files_of_others_are_left_out(folder):
+def test_what_came_after_a_checkpoint_is_deleted_and_files_of_others_are_left_alone(folder):
+    path, row = folder.path / "metrics.csv", Metrics(100, 0.1, 5, 1.0, 2.0, 0.5)
     columns = "step,eta,episodes,mean_return,length,control_rate\n"
-    (folder.path / "metrics.csv").write_bytes(columns.encode() + b"0,\xff\xfe,1,1,1,1\n\xff")
+    folder.append([row])
+    folder.save(Checkpoint({"x": np.zeros(2)}, 100), ReplayPart(0, 5, {"x": np.zeros(6)}), 9)
+    kept = path.read_text()
+    assert kept == columns + "100,0.1,5,1.0,2.0,0.5\n"
     (folder.path / "replay-of-mine.safetensors").write_bytes(b"another's")
-    folder.rewind(0, 0)
-    assert folder.last_replay_step == 0 and len((folder.path / "metrics.csv").read_text().splitlines()) == 2
-    (folder.path / "metrics.csv").unlink()
-    folder.rewind(0, 0)
-    assert (folder.path / "metrics.csv").read_text() == columns
+    (folder.path / "replay-000000000005-000000000007.safetensors").write_bytes(b"after the checkpoint")
+    with open(path, "ab") as file:
+        file.write(b"200,0.1,5,1.0,2.0,0.5\n300,\xff\xfe,")
+    assert folder.resume()[0].step == 100 and [part.last for part in folder.resume()[1]] == [5]
+    assert path.read_bytes() != kept.encode()  # nothing has been changed yet
+    folder.rewind()
+    assert path.read_text() == kept and folder.last_replay_step == 5
+    assert sorted(one.name for one in folder.path.glob("replay-*")) == [
+        "replay-000000000000-000000000005.safetensors", "replay-of-mine.safetensors",
+    ]  # fmt: skip
+    path.write_text(kept.replace("1.0", "1.5"))
+    with pytest.raises(ValueError, match=r"metrics\.csv is damaged .*: restore it from a backup, or move it away"):
+        folder.resume()
+    path.unlink()
+    folder.resume()
+    folder.rewind()
+    assert path.read_text() == columns
+
+
+def test_a_run_whose_checkpoint_is_missing_or_damaged_is_not_started_again(folder):
+    folder.append([Metrics(100, 0.1, 5, 1.0, 2.0, 0.5)])
+    state = Checkpoint({"x": np.arange(4)}, 100, 0.5)
+    folder.save(state, ReplayPart(0, 5, {"x": np.zeros(6)}), 9, best=state)
+    last, whole = folder.path / "last.safetensors", (folder.path / "last.safetensors").read_bytes()
+
+    def everything():
+        return {path.name: path.read_bytes() for path in folder.path.iterdir()}
+
+    for damaged in (None, whole[:-1], whole.replace(b'"step\\": 100', b'"step\\": 900')):
+        assert damaged != whole
+        last.unlink() if damaged is None else last.write_bytes(damaged)
+        before = everything()
+        with pytest.raises(
+            (ValueError, FileNotFoundError), match=r"last\.safetensors.*`lazymdp resume .*run --from best`"
+        ):
+            folder.resume()
+        assert everything() == before
+        assert folder.resume("best")[0].step == 100
+    last.unlink(missing_ok=True)
+    for name in ("best.safetensors", "best.json"):
+        (folder.path / name).unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"no last\.safetensors although there is last\.json: restore it from a"
+    ):
+        folder.resume()
+    last.write_bytes(whole)
+    (folder.path / "best.safetensors").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"best\.safetensors is damaged .* to continue the run, move best"):
+        folder.resume()
 
 
 @pytest.mark.parametrize(
@@ -149,10 +201,10 @@ def test_a_python_default_policy_is_given_again_and_what_cannot_be_trained_leave
 
 def test_a_run_is_extended_on_disk_or_not_at_all(folder, monkeypatch):
     path = folder.path / "config.json"
-    before = json.loads(path.read_text())
+    before = unsealed(path.read_text())
     longer = LAKE.extended(40_000)
     folder.extend(longer)
-    assert json.loads(path.read_text()) == before | {"extended_to": [40_000]}
+    assert unsealed(path.read_text()) == before | {"extended_to": [40_000]}
     assert folder.config() == longer == folder.check_same(LAKE) == folder.check_same(longer)
     written = path.read_bytes()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
@@ -165,8 +217,8 @@ def test_a_run_is_extended_on_disk_or_not_at_all(folder, monkeypatch):
 
 def test_a_run_from_before_extensions_is_read(folder):
     path = folder.path / "config.json"
-    about = json.loads(path.read_text())
-    path.write_text(json.dumps({name: about[name] for name in about if name not in ("env_kwargs", "extended_to")}))
+    about = unsealed(path.read_text())
+    path.write_text(sealed({name: about[name] for name in about if name not in ("env_kwargs", "extended_to")}))
     assert folder.config() == LAKE
 
 
@@ -179,7 +231,8 @@ def test_what_is_the_same_run_and_what_is_not(tmp_path, monkeypatch):
     folder.create(config)
     assert folder.check_same(config) == folder.config() == folder.check_same(folder.config())
     assert folder.config().default_policy == "run/default"
-    assert folder.config().settings.warm_start == str(tmp_path / "first")
+    assert folder.config().settings.warm_start == str(tmp_path / "run" / "warm_start")
+    assert (tmp_path / "run" / "warm_start" / "last.safetensors").read_bytes() == b"x"
     for other in ("first:epsilon=0.1", "uniform", "given in Python"):
         with pytest.raises(ValueError, match="holds another run: its default_policy is run/default, not"):
             folder.check_same(replace(config, default_policy=other))
@@ -202,29 +255,29 @@ def test_of_two_runs_that_start_in_a_folder_at_once_one_is_refused(tmp_path, mon
 
 
 def test_the_best_checkpoint_is_kept(folder):
-    folder.save(Checkpoint({"x": np.array([0])}, 0, None))
-    assert folder.read("last").step == 0 and folder.read("best") is None  # no episode has ended
-    for step, quality in ((1, -0.5), (2, -0.1), (3, None), (3, -0.9)):
-        folder.save(Checkpoint({"x": np.array([step])}, step, quality))
-    assert folder.read("last").step == 3 and folder.read("best").step == 2
+    folder.save(Checkpoint({"x": np.array([0])}, 0))
+    assert folder.read("last").step == 0 and folder.read("best") is None and folder.best_quality == -np.inf
+    for step, quality in ((1, -0.5), (2, -0.1)):
+        folder.save(Checkpoint({"x": np.array([9])}, 9), best=Checkpoint({"x": np.array([step])}, step, quality))
+    folder.save(Checkpoint({"x": np.array([3])}, 3))
+    assert folder.read("last").step == 3 and folder.read("best").step == 2 and folder.best_quality == -0.1
     assert folder.read("best").arrays["x"][0] == 2 and folder.read("best").quality == -0.1
     assert json.loads((folder.path / "best.json").read_text()) == {"step": 2, "quality": -0.1}
-    (folder.path / "best.safetensors").write_bytes(b"damaged")
-    folder.save(Checkpoint({"x": np.array([4])}, 4, -0.95))  # the run continues, and there is a best checkpoint again
-    assert folder.read("best").step == 4
 
 
-def test_parts_of_the_replay_buffer_that_are_too_old_or_too_new_are_deleted(folder):
+def test_parts_of_the_replay_buffer_that_are_too_old_are_deleted_and_damaged_ones_are_named(folder):
     for first, last in ((0, 40), (40, 80), (80, 120)):
         arrays = {"reward": np.arange(first, last + 1)}
-        folder.save(Checkpoint({}, 4 * last, None), ReplayPart(first, last, arrays), keep=60)
+        folder.save(Checkpoint({}, 4 * last), ReplayPart(first, last, arrays), keep=60)
     assert [(part.first, part.last) for part in folder.replay()] == [(40, 80), (80, 120)]
-    assert folder.last_replay_step == 120
-    folder.rewind(320, 80)
-    assert [(part.first, part.last) for part in folder.replay()] == [(40, 80)]
-    (folder.path / "replay-000000000040-000000000080.safetensors").write_bytes(b"x")
-    with pytest.raises(ValueError, match=r"replay-0+40-0+80\.safetensors is damaged .*; the run cannot continue"):
-        folder.replay()
+    assert folder.last_replay_step == 120 and len(list(folder.path.glob("replay-*"))) == 2
+    part = folder.path / "replay-000000000040-000000000080.safetensors"
+    whole = part.read_bytes()
+    other = Path(shutil.copy(folder.path / "replay-000000000080-000000000120.safetensors", folder.path / "other"))
+    for damaged in (b"x", whole[:-3], whole[:-3] + b"abc", other.read_bytes(), None):
+        part.unlink() if damaged is None else part.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"replay-0+40-0+80\.safetensors is damaged .*: the run cannot continue"):
+            folder.resume()
 
 
 def test_only_one_process_trains_in_a_folder(folder):
@@ -256,14 +309,14 @@ def test_a_folder_is_a_path(tmp_path):
 
 
 def test_a_full_disk_is_named_and_the_checkpoint_before_is_kept(folder, monkeypatch):
-    folder.save(Checkpoint({"a": np.zeros(3)}, 1, None))
+    folder.save(Checkpoint({"a": np.zeros(3)}, 1))
 
     def full(*_, **__):
         raise safetensors.SafetensorError("No space left on device")
 
     monkeypatch.setattr(safetensors.numpy, "save_file", full)
     with pytest.raises(OSError, match=r"last\.safetensors cannot be written \(No space left on device\)"):
-        folder.save(Checkpoint({"a": np.ones(3)}, 2, None))
+        folder.save(Checkpoint({"a": np.ones(3)}, 2))
     assert folder.read().step == 1 and not list(folder.path.glob(".*.part*"))
 
 
@@ -272,7 +325,7 @@ def test_a_folder_without_a_checkpoint_can_be_used_again(folder, tmp_path):
     assert folder.config().seed == 1
     with folder.claimed(), pytest.raises(ValueError, match="another process"):
         RunFolder(folder.path).create(LAKE)
-    folder.save(Checkpoint({"x": np.array([0])}, 0, None))
+    folder.save(Checkpoint({"x": np.array([0])}, 0))
     with pytest.raises(FileExistsError, match="holds a run already"):
         folder.create(LAKE)
     (tmp_path / "file").write_text("")

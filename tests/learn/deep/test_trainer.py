@@ -14,10 +14,13 @@ from small_runs import DQN_DIAL, DQN_SMALL, SMALL, same
 jax = pytest.importorskip("jax")
 
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig  # noqa: E402
+from lazymdp.learn.deep.env_failures import EnvironmentFailed  # noqa: E402
 from lazymdp.learn.deep.factory import load, make_algorithm  # noqa: E402
+from lazymdp.learn.deep.quality import ENOUGH_EPISODES  # noqa: E402
 from lazymdp.learn.deep.run_folder import ReplayPart, RunFolder  # noqa: E402
 from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Diverged, Training, resume, run_training, train  # noqa: E402
+from lazymdp.learn.deep.trust import Untrusted  # noqa: E402
 
 gym.register("lazymdp-tests/Echo-v0", entry_point=EchoEnv)
 ALGORITHMS = {"pqn": SMALL, "dqn": DQN_SMALL, "dqn, range": DQN_DIAL}
@@ -77,6 +80,34 @@ def test_a_run_without_its_replay_buffer_is_not_resumed():
         Training(config, run.arrays())
     with pytest.raises(ValueError, match=r"steps 41 to 96 of every environment"):
         run._check_complete([parts[0], parts[2]])
+
+
+# Compiled and on the host; before and after the buffer is full.
+@pytest.mark.parametrize(("env", "iterations"), [("FrozenLake-v1", 10), ("CartPole-v1", 3)])
+def test_a_lost_replay_buffer_is_filled_by_acting_without_learning(env, iterations):
+    config = TrainConfig(env, DQN_SMALL)
+    run = Training(config)
+    for _ in range(iterations):
+        run.advance()
+    before = run.arrays()
+    filled = Training(config, before, None)
+    assert filled.step == run.step and filled.replay_part().first == run.replay_part().first
+    after = filled.arrays()
+    for name in before:
+        if name.startswith((".learner", ".price", ".iteration", "quality")):
+            np.testing.assert_array_equal(after[name], before[name], err_msg=name)
+    steps = filled.replay_part().arrays
+    seen = np.abs(steps["observation"]).sum(-1) > 0.0  # every row is recorded, except one that is not learned from
+    assert (seen | steps["truncated"]).all() and seen.mean() > 0.98 and steps["truncated"].mean() < 0.1
+    for one in (filled, run):
+        one.advance()
+        one.close()
+
+
+def test_only_the_last_and_the_best_checkpoint_can_be_resumed(tmp_path):
+    RunFolder(tmp_path / "run").create(TrainConfig("FrozenLake-v1", FEW))
+    with pytest.raises(ValueError, match="which is 'newest', expected last or best"):
+        resume(tmp_path / "run", which="newest")
 
 
 # -- extensions ------------------------------------------------------------------------------------------------------
@@ -227,7 +258,8 @@ def test_a_function_by_name_is_imported_only_for_a_run_that_is_trusted(tmp_path,
     agent = train("lazymdp-tests/Echo-v0", default_policy=name, folder=folder, **ECHO)
     monkeypatch.delitem(sys.modules, "trusted_controller")
     for call in (load, resume):
-        with pytest.raises(ValueError, match=f"function {name}, and to import it runs code.*trust=True .*--trust"):
+        said = rf"function {name}, and to import it runs code.*: lz.learn.{call.__name__}\('.*run', trust=True\)"
+        with pytest.raises(Untrusted, match=said):
             call(folder)
     assert "trusted_controller" not in sys.modules
     seen = np.array([[2.0, 1.0, 0.0], [2.0, 3.0, 0.0]])
@@ -330,40 +362,51 @@ def test_a_price_that_falls_is_no_divergence():
 
 def test_rewards_that_are_not_finite_are_told_from_a_learning_rate():
     run = Training(TrainConfig("lazymdp-tests/Nan-v0", SMALL))
-    for _ in range(3):
+    with pytest.raises(
+        EnvironmentFailed, match=r"Nan-v0, environment 0 of 16 .*, step 1 .* it returned the reward nan"
+    ):
         run.advance()
-    with pytest.raises(Diverged, match="Nan-v0 returned a reward that is not finite"):
-        run.report()
     run.close()
 
 
-def test_the_quality_is_that_of_the_episodes_since_the_last_call():
-    run = Training(TrainConfig("FrozenLake-v1", SMALL))
-    assert run.quality() is None
-    original, seen = run._loop.episodes, []
+@pytest.mark.parametrize("settings", [replace(SMALL, eta=0.1), DQN_SMALL], ids=["pqn", "dqn"])
+def test_the_best_checkpoint_does_not_depend_on_the_clock_or_on_interruptions(tmp_path, settings):
+    config, made, stopped = TrainConfig("FrozenLake-v1", replace(settings, steps=2560)), {}, iter(range(10**6))
+    for name, seconds in (("often", 1e-6), ("seldom", 1e6)):
+        made[name] = RunFolder(tmp_path / name)
+        run_training(config, folder=made[name], checkpoint_seconds=seconds, report_seconds=seconds)
+    made["interrupted"] = RunFolder(tmp_path / "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, folder=made["interrupted"], stop=lambda: next(stopped) == 6)
+    run_training(config, folder=made["interrupted"])
+    first = made["often"].read("best")
+    assert first.quality is not None and first.step < config.total_steps
+    for folder in made.values():
+        found = folder.read("best")
+        assert (found.step, found.quality) == (first.step, first.quality)
+        same(found.arrays, first.arrays)
+
+
+def test_the_quality_is_that_of_the_episodes_in_a_window():
+    run = Training(TrainConfig("FrozenLake-v1", SMALL))  # 156 iterations: a window ends after every third
+    original, seen, means = run._loop.episodes, [], {}
 
     def episodes():
         seen.append(original())
         return seen[-1]
 
-    run._loop.episodes = episodes
-    means = {}
-    for _ in range(2):
-        seen.clear()
-        for _ in range(15):
-            run.advance()
-            run.report()
-        _, eta, returns, _, controls = np.concatenate(seen, axis=1)
-        reported = np.array(SMALL.reported_etas)
-        price = reported[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(reported + 1e-3)).argmin(axis=1)]
-        means |= {one: (returns - eta * controls)[price == one].mean() for one in np.unique(price)}
-        assert len(means) == len(reported)
-        assert run.quality() == pytest.approx(np.mean(list(means.values())))
-        assert run.quality() is None
-    run._loop.episodes = lambda: np.array([[1.0, 1.0], [0.0, 0.0], [99.0, 99.0], [1.0, 1.0], [1.0, 1.0]])
-    run.report()
-    assert run.quality() is None  # two lucky episodes prove nothing
-    another = Training(TrainConfig("FrozenLake-v1", SMALL))
-    another._loop.episodes = lambda: np.tile(np.array([[1.0], [0.0], [99.0], [1.0], [1.0]]), (1, 50))
-    another.report()
-    assert another.quality() is None  # nor do many at one price alone
+    run._loop.episodes, reported = episodes, np.array(SMALL.reported_etas)
+    for iteration in range(1, 31):
+        run.advance()
+        if iteration % 2:
+            run.report()  # makes no difference
+        assert run.quality is None or iteration % 3 == 0
+        if iteration % 3 == 0:
+            _, eta, returns, _, controls = np.concatenate(seen, axis=1)
+            if eta.size >= ENOUGH_EPISODES:
+                price = reported[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(reported + 1e-3)).argmin(axis=1)]
+                means |= {one: (returns - eta * controls)[price == one].mean() for one in np.unique(price)}
+                seen.clear()
+                if len(means) == len(reported):
+                    assert run.quality == pytest.approx(np.mean(list(means.values())))
+    assert len(means) == len(reported)

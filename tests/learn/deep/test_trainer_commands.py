@@ -72,6 +72,11 @@ def test_train_and_evaluate_and_what_the_folder_contains(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "run: 8 episodes at each price" in shown and "other: 8 episodes" in shown and "default alone" in shown
     assert picture.read_bytes().startswith(b"\x89PNG")
+    for kind in ("svg", "pdf"):  # the same data give the same bytes
+        for name in ("first", "second"):
+            assert main([*map(str, both), "--plot", str(tmp_path / f"{name}.{kind}")]) == 0
+        assert (tmp_path / f"first.{kind}").read_bytes() == (tmp_path / f"second.{kind}").read_bytes()
+    capsys.readouterr()
     assert main([*map(str, both), "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["run"] for line in lines] == [str(folder), str(other)]
@@ -219,7 +224,9 @@ def test_modules_in_the_current_folder_and_functions_that_need_trust(tmp_path, m
     run = tmp_path / "runs" / "pqn-own_walk-Walk-v0-0"
     assert found["etas"] == [0.1] and RunFolder(run).config().default_policy == "own_walk:back"
     for command in ("evaluate", "resume"):
-        assert "If you trust the run, give" in refused(capsys, [command, run])
+        said = refused(capsys, [command, run, "--episodes", "2"])
+        assert "own_walk:Walk-v0, and to make it imports a module" in said
+        assert said.endswith(f"If you trust whoever made it, run: lazymdp {command} {run} --episodes 2 --trust")
     assert printed(capsys, ["evaluate", run, "--trust", "--episodes", "2"])["step"] == 256
     assert printed(capsys, ["resume", run, "--trust", "--steps", "384", "--episodes", "2"])["step"] == 384
     assert str(tmp_path) not in sys.path
@@ -240,6 +247,27 @@ def test_a_run_is_extended(tmp_path, capsys):
     assert (run.config().total_steps, run.config().settings.steps, run.read().step) == (1024, 512, 1024)
     steps = [int(line.split(",")[0]) for line in (folder / "metrics.csv").read_text().splitlines()[1:]]
     assert steps == sorted(steps) and 512 in steps and steps[-1] == 1024
+
+
+@pytest.mark.parametrize("options", [OPTIONS, DQN_OPTIONS], ids=["pqn", "dqn"])
+def test_a_run_that_lost_its_last_checkpoint_continues_from_the_best_one(tmp_path, capsys, options):
+    folder = tmp_path / "run"
+    assert main([*LAKE, "-o", str(folder), "--steps", "6400", *options, "--eta", "0.1"]) == 0
+    run, end = RunFolder(folder), RunFolder(folder).read()
+    best = run.read("best")
+    assert best.step < end.step
+    (folder / "last.safetensors").unlink()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert f"lazymdp resume {folder} --from best" in refused(capsys, ["resume", folder])
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert printed(capsys, ["resume", folder, "--from", "best", "--episodes", "2"])["step"] == end.step
+    again = run.read()
+    assert again.step == end.step and run.best_quality >= best.quality
+    if options is OPTIONS:  # without a replay buffer, the run is exactly the same once more
+        same(again.arrays, end.arrays)
+    steps = [int(line.split(",")[0]) for line in (folder / "metrics.csv").read_text().splitlines()[1:]]
+    assert steps == sorted(steps) and steps[-1] == end.step
+    assert main(["resume", str(folder), "--episodes", "2"]) == 0  # complete, and everything is valid
 
 
 def without_cache():

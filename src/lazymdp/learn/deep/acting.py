@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from lazymdp.learn.deep.backup import Form, lazy_value
+from lazymdp.learn.deep.env_failures import LARGEST_REWARD
 
 if TYPE_CHECKING:
     from lazymdp.learn.deep.algorithm import Algorithm
@@ -135,6 +136,7 @@ class Episodes(NamedTuple):
     returns: Array  # price excluded
     steps: Array
     controls: Array
+    spoiled: Array  # 1 if the reward of the step cannot be learned from, 2 if the observation cannot; otherwise 0
 
 
 def new_actors(eta: Array, noop: int) -> Actors:
@@ -214,6 +216,14 @@ class Group(NamedTuple):
         """Returns a buffer `[T, N, ...]` with the group's part of one row replaced."""
         start = (row, self.begin, *(0 for _ in new.shape[1:]))
         return jax.lax.dynamic_update_slice(buffer, new[None].astype(buffer.dtype), start)
+
+
+def spoiled(reward: Array, frame: Array) -> Array:
+    """Returns `[M]` 1 where a reward is not finite or too large, 2 where an entry of a frame is not finite, else 0."""
+    bad = (~(jnp.abs(reward) <= LARGEST_REWARD)).astype(jnp.int8)
+    if not jnp.issubdtype(frame.dtype, jnp.floating):
+        return bad
+    return jnp.where(jnp.isfinite(frame).reshape(frame.shape[0], -1).all(-1), bad, 2)
 
 
 def empty_stack(n_envs: int, shape: tuple[int, ...], dtype: type, n_frames: int) -> Array | tuple[()]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import reprlib
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from lazymdp._arrays import sample_rows
 from lazymdp.defaults.forms import ROW_TOLERANCE, BadAnswer, check_actions, check_rows, one_hot, row_of
 from lazymdp.defaults.protocol import BadDefault, DefaultPolicy
+from lazymdp.learn.deep.env_failures import busy
 
 _SHORT = reprlib.Repr()
 _SHORT.maxother = 200  # characters of an observation in a message
@@ -112,14 +114,22 @@ class CalledBack:
         """Returns `[M, A]` probabilities as an array on the host."""
         seen = unflattened(self._space, np.asarray(observations))
         executed = np.asarray(last, dtype=np.int64) + int(self._actions.start)
+        busy[self] = executed.size, time.monotonic()
         try:
             return self._answer(seen, executed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             found = str(error) if isinstance(error, BadAnswer) else repr(error)
             row = error.row if isinstance(error, BadAnswer) else None
             shown = seen if row is None else row_of(self._space, seen, row)
-            self.failure = BadDefault(f"the default policy failed on {_SHORT.repr(shown)}: {found}")
+            at = "" if row is None else f" (row {row} of {executed.size} observations)"
+            self.failure = BadDefault(f"the default policy failed on {_SHORT.repr(shown)}{at}: {found}")
             raise self.failure from error
+        finally:
+            busy.pop(self, None)
+
+    def place_of(self, index: int) -> str:
+        """Returns what is computed, given the number of observations, for messages."""
+        return f"the default policy, given {index} observations"
 
     def _answer(self, seen: Any, executed: NDArray[np.int64]) -> NDArray[np.float32]:
         count, n_actions = executed.size, int(self._actions.n)

@@ -151,6 +151,10 @@ class DQN:
         target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), parameters, learner.target)
         return DQNLearner(parameters, target, optimizer, learner.replay)
 
+    def without_updates(self) -> DQN:
+        """Returns the same algorithm without its updates: it acts and records steps, but does not learn."""
+        return _ActingOnly(self.env, self.config, self.default_policy)
+
     def end_rollout(self, learner: DQNLearner, iteration: Array, key: Array) -> DQNLearner:
         """Does nothing: DQN learns after every step."""
         return learner
@@ -203,6 +207,20 @@ class DQN:
         """Returns the number of updates due in the first `steps` agent steps."""
         interval, first = self.config.update_interval, self.config.learning_starts
         return (steps > first) * (steps // interval - first // interval)
+
+
+class _ActingOnly(DQN):
+    """DQN without updates."""
+
+    updates_after_steps = False
+
+    def updates_due(self, iteration: Array | int, slot: Array | int) -> Array | int:
+        """Returns 0."""
+        return 0
+
+    def copy_due(self, iteration: Array | int, slot: Array | int) -> Array | bool:
+        """Returns False."""
+        return False
 
 
 def _like(numbers: Array, eta: Array) -> Array:

@@ -37,14 +37,16 @@ from lazymdp.learn.deep.host_env import (
     has_own_wrappers,
     make_again,
     make_gymnasium_env,
+    name_of,
     time_limit,
 )
 from lazymdp.learn.deep.jax_env import JaxEnv, from_table, minatar
 from lazymdp.learn.deep.named_arrays import is_finite, parameters_from
 from lazymdp.learn.deep.networks import Parameters, resize_head
 from lazymdp.learn.deep.pqn import PQN
-from lazymdp.learn.deep.run_folder import Checkpoint, RunFolder, find_run
+from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, RunFolder
 from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, WORDS, TrainConfig
+from lazymdp.learn.deep.trust import check_trusted, find_run, names_function, names_module
 
 
 def make_env(
@@ -76,7 +78,9 @@ def make_env(
         model, actions = from_table(read_table(made.unwrapped), time_limit(made)), made.action_space
         first = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
         noop, again = protocol.noop_of(made) - first, functools.partial(make_again, env, env_kwargs)
-        return replace(model, space=made.observation_space, first_action=first, noop=noop, make=again)
+        return replace(
+            model, space=made.observation_space, first_action=first, noop=noop, make=again, name=name_of(env)
+        )
     finally:
         made.close()
 
@@ -127,21 +131,6 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
         added = np.full((env.shape[0] - len(policy.table), env.n_actions), 1.0 / env.n_actions)
         return compiled_defaults.table(np.concatenate([policy.table, added]))
     return compiled_defaults.CalledBack(policy, actions, space, examples(), needs_probabilities)
-
-
-def names_function(default_policy: str) -> bool:
-    """Returns whether a default policy in a config is a function, `module:function`, and not a run or a file."""
-    named = re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", default_policy)
-    return named is not None and find_run(default_policy) is None and model_file(default_policy) is None
-
-
-def check_trusted(config: TrainConfig, trust: bool) -> None:
-    """Raises an error if the config of a run names a function to import, unless the user trusts the run."""
-    if names_function(config.default_policy) and not trust:
-        raise ValueError(
-            f"the default policy of this run is the function {config.default_policy}, and to import it runs code. If "
-            "you trust the run, give trust=True in Python or --trust at the command line."
-        )
 
 
 def make_algorithm(
@@ -196,15 +185,17 @@ def load(
         default_policy: Default policy that replaces the run's own. It must be given if the run's own was a Python
             object, which cannot be saved.
         env: Environment that replaces the run's own. It must be given if the run's own was a factory.
-        trust: Allow the run to import the function that is its default policy, if it was given as `module:function`.
-            Importing a module runs its code: trust only runs that you know.
+        trust: Allow the run to run code that it names: to import the modules of its environment (`module:Id-v0`) and
+            its default policy (`module:function`), and to read a Stable-Baselines3 model, which is a pickle. Trust only
+            runs of people whom you trust.
     """
     run = RunFolder(folder)
-    if which not in ("last", "best"):
+    if which not in CHECKPOINTS:
         raise ValueError(f"which is {which!r}, expected last or best.")
     config = run.config()
+    check_trusted(run.path, config, trust, "lz.learn.load", env=env is None, default_policy=default_policy is None)
     if default_policy is None:
-        check_trusted(config, trust)
+        run.check_copies()
     checkpoint = _read(run, which)
     return _agent_of(run, which, checkpoint, make_algorithm(config, default_policy, 1, env))
 
@@ -261,11 +252,11 @@ def _agent_of(run: RunFolder, which: str, checkpoint: Checkpoint, algorithm: Alg
 def _load_network(folder: Path, env: JaxEnv | HostEnv) -> Agent:
     """Loads another run for its network; its default policy is not used, and its environment is closed.
 
-    A run whose environment was given in Python is assumed to have been trained in `env`.
+    A run whose environment was given in Python, or would import a module, is assumed to have been trained in `env`.
     """
     run = RunFolder(folder)
     config = run.config()
-    if config.env == GIVEN_IN_PYTHON:
+    if config.env == GIVEN_IN_PYTHON or names_module(config.env, config.env_kwargs):
         return _agent_of(run, "last", _read(run, "last"), _algorithm_in(env, config, "uniform"))
     agent = load(folder, default_policy="uniform")
     agent.algorithm.env.close()

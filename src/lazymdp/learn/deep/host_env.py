@@ -8,6 +8,7 @@ restore the state of the environments.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lazymdp.defaults.protocol import noop_of
+from lazymdp.learn.deep.env_failures import LARGEST_REWARD, EnvironmentFailed, busy
 from lazymdp.wrappers.lazy_action import LazyAction
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
@@ -130,6 +132,7 @@ class GymnasiumHost:
         self.frame_shape = self.shape
         self.dtype: type = np.uint8 if seen.dtype == np.uint8 else np.float32
         self.groups: tuple[slice, ...] = (slice(0, n_envs),)
+        self._age = [0] * n_envs  # steps since the last reset
 
     def like(self, n_envs: int) -> GymnasiumHost:
         """Returns another host environment with `n_envs` copies of the same environment."""
@@ -137,7 +140,7 @@ class GymnasiumHost:
 
     def first_frames(self, count: int) -> NDArray[Any]:
         """Returns `[count, ...]` first frames of episodes. Only for use before `start`, because it resets a copy."""
-        return np.stack([self._frame(self._envs[0].reset(seed=seed)[0]) for seed in range(count)])
+        return self.checked(np.stack([self.begin(0, seed) for seed in range(count)]), np.zeros(count, dtype=int))
 
     def start(self, seed: int) -> None:
         """Begins an episode in every copy."""
@@ -146,7 +149,7 @@ class GymnasiumHost:
         self._episode = np.zeros(n_envs, dtype=np.int64)
         self._taken: list[list[int]] = [[] for _ in range(n_envs)]
         self._actions: NDArray[Any] | None = None
-        frames = np.stack([self._begin(place) for place in range(n_envs)])
+        frames = self.checked(np.stack([self._begin(place) for place in range(n_envs)]))
         zeros, never = np.zeros(n_envs, dtype=np.float32), np.zeros(n_envs, dtype=bool)
         self._outcome = Outcome(frames, zeros, never, never, ~never)
 
@@ -160,7 +163,8 @@ class GymnasiumHost:
             steps = [self._step(place, int(action)) for place, action in enumerate(self._actions)]
             frames, rewards, terminated, truncated = zip(*steps, strict=True)
             reward, lost = np.array(rewards, dtype=np.float32), np.zeros(len(frames), dtype=bool)
-            self._outcome = Outcome(np.stack(frames), reward, np.array(terminated), np.array(truncated), lost)
+            frame = self.checked(np.stack(frames))
+            self._outcome = Outcome(frame, reward, np.array(terminated), np.array(truncated), lost)
             self._actions = None
         return self._outcome
 
@@ -196,12 +200,55 @@ class GymnasiumHost:
 
     def begin(self, place: int, seed: int) -> NDArray[Any]:
         """Begins an episode in one copy and returns its first frame, instead of `start` and `receive`."""
-        return self._frame(self._envs[place].reset(seed=seed)[0])
+        self._age[place] = 0
+        busy[self] = place, time.monotonic()
+        try:
+            return self._frame(self._envs[place].reset(seed=seed)[0])
+        except (Exception, SystemExit) as error:
+            raise self._failed(place, error) from error
+        finally:
+            del busy[self]
 
     def step(self, place: int, action: int) -> tuple[NDArray[Any], float, bool, bool]:
         """Makes a step in one copy, without restarting it; returns frame, reward, terminated and truncated."""
-        observation, reward, terminated, truncated, _ = self._envs[place].step(self.first_action + action)
-        return self._frame(observation), float(reward), bool(terminated), bool(truncated and not terminated)
+        self._age[place] += 1
+        busy[self] = place, time.monotonic()
+        try:
+            observation, given, terminated, truncated, _ = self._envs[place].step(self.first_action + action)
+            frame, reward = self._frame(observation), float(given)
+            ended = bool(terminated), bool(truncated and not terminated)
+        except (Exception, SystemExit) as error:
+            raise self._failed(place, error) from error
+        finally:
+            del busy[self]
+        if not -LARGEST_REWARD <= reward <= LARGEST_REWARD:  # also if it is nan
+            limits = f"a finite number between -{LARGEST_REWARD:g} and {LARGEST_REWARD:g}"
+            raise EnvironmentFailed(f"{self.place_of(place)}: it returned the reward {reward}, expected {limits}.")
+        return frame, reward, *ended
+
+    def checked(self, frames: NDArray[Any], places: NDArray[np.intp] | None = None) -> NDArray[Any]:
+        """Returns `[M, ...]` frames; raises `EnvironmentFailed` if one is not finite.
+
+        Args:
+            frames: The frames. They are checked together, because this is faster than one by one.
+            places: `[M]` copies that they belong to; by default all, in their order.
+        """
+        if self.dtype == np.float32 and not np.isfinite(frames).all():
+            row, *entry = (int(one) for one in np.argwhere(~np.isfinite(frames))[0])
+            where = f"observation[{', '.join(map(str, entry))}]" if entry else "the observation"
+            place = row if places is None else int(places[row])
+            found = frames[(row, *entry)]
+            raise EnvironmentFailed(f"{self.place_of(place)}: {where} is {found}, expected a finite number.")
+        return frames
+
+    def place_of(self, index: int) -> str:
+        """Returns the name of the environment, the index of a copy, and its step, for messages."""
+        when = f"step {self._age[index]} of an episode" if self._age[index] else "the start of an episode"
+        return f"{self.name}, environment {index} of {len(self._envs)} (from 0), {when}"
+
+    def _failed(self, place: int, error: BaseException) -> EnvironmentFailed:
+        found = str(error) if isinstance(error, _WrongShape) else repr(error)
+        return EnvironmentFailed(f"{self.place_of(place)}: {found}.")
 
     @staticmethod
     def episode_seed(seed: int, place: int, episode: int) -> int:
@@ -221,7 +268,25 @@ class GymnasiumHost:
         return frame, reward, terminated, truncated
 
     def _frame(self, observation: Any) -> NDArray[Any]:
-        return np.array(observation, dtype=self.dtype)
+        frame: NDArray[Any] = np.array(observation, dtype=self.dtype)
+        if frame.shape != self.frame_shape:
+            raise _WrongShape(f"it returned an observation of shape {frame.shape}, expected {self.frame_shape}")
+        return frame
+
+
+class _WrongShape(ValueError):
+    """The shape of an observation is not that of the observation space."""
+
+
+class _Trial:
+    """Random steps in an environment before training, for messages."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def place_of(self, index: int) -> str:
+        """Returns the name of the environment and the step, for messages."""
+        return f"{self.name}, random step {index + 1} before training"
 
 
 def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> float:
@@ -230,18 +295,23 @@ def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | 
     Zeros are left out, because values are as large as rewards even if these are rare.
     """
     made = make_gymnasium_env(env, env_kwargs)
+    first, count = _actions(made, name_of(env))
+    rng, rewards, trial, place = np.random.default_rng(0), np.zeros(1_000), _Trial(name_of(env)), 0
     try:
-        first, count = _actions(made, name_of(env))
-        rng, rewards = np.random.default_rng(0), np.zeros(1_000)
+        busy[trial] = place, time.monotonic()
         made.reset(seed=0)
         for place in range(rewards.size):
+            busy[trial] = place, time.monotonic()
             _, reward, terminated, truncated, _ = made.step(first + int(rng.integers(count)))
             rewards[place] = reward
             if terminated or truncated:
                 made.reset(seed=place + 1)
+    except (Exception, SystemExit) as error:
+        raise EnvironmentFailed(f"{trial.place_of(place)}: {error!r}.") from error
     finally:
+        busy.pop(trial, None)
         made.close()
-    paid = rewards[rewards != 0.0]
+    paid = rewards[(rewards != 0.0) & (np.abs(rewards) <= LARGEST_REWARD)]  # others are refused when training begins
     scale = float(f"{np.sqrt(np.mean(paid**2)):.2g}") if paid.size else 1.0
     return scale if 0.0 < scale < np.inf else 1.0
 
@@ -251,7 +321,10 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
     made: Any = None
     check_env(env)
     if not isinstance(env, str):
-        made = env()
+        try:
+            made = env()
+        except (Exception, SystemExit) as error:
+            raise EnvironmentFailed(f"{name_of(env)} raised {error!r}.") from error
     else:
         given = f"env is {env!r}" + (f" with {dict(env_kwargs)!r}" if env_kwargs else "")
         try:
@@ -260,6 +333,8 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
             raise ValueError(f"{given}, which cannot be made: {error} {_OWN_MODULE}") from error
         except (gym.error.Error, ImportError, TypeError, ValueError) as error:
             raise ValueError(f"{given}, which cannot be made: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise EnvironmentFailed(f"{given}, which cannot be made: {error!r}") from error
     if not isinstance(made, gym.Env):
         raise TypeError(f"{name_of(env)} returned a {type(made).__name__}, expected a Gymnasium environment.")
     if any(isinstance(wrapper, LazyAction) for wrapper in _wrappers(made)):

@@ -74,7 +74,7 @@ def evaluate_in_slots(
         return host.begin(place, env.episode_seed(EVALUATION * 2**32 + seed, int(job[place]) % episodes, 0))
 
     try:
-        frames, following, done = np.stack([begin(place) for place in range(slots)]), slots, 0
+        frames, following, done = host.checked(np.stack([begin(place) for place in range(slots)])), slots, 0
         while done < count:
             playing = np.minimum(job, count - 1)  # environments without an episode are computed and ignored
             executed, lazy = choose(
@@ -87,7 +87,7 @@ def evaluate_in_slots(
                 host.step(place, action) for place, action in zip(active.tolist(), last[active].tolist(), strict=True)
             ]
             seen, reward, terminated, truncated = (np.array(part) for part in zip(*made, strict=True))
-            frames[active] = seen
+            frames[active] = host.checked(seen, active)
             totals[job[active]] += np.stack([reward, np.ones_like(reward), ~lazy[active]], axis=-1)
             ended = terminated | truncated
             over = ended | (totals[job[active], 1] >= max_steps)
@@ -95,7 +95,7 @@ def evaluate_in_slots(
             for place in active[over].tolist():
                 job[place], following = min(following, count), following + 1
                 if job[place] < count:
-                    frames[place], last[place] = begin(place), env.noop
+                    frames[place], last[place] = host.checked(begin(place)[None], np.array([place]))[0], env.noop
             done += int(over.sum())
             if progress is not None and over.any():
                 progress(done, count)

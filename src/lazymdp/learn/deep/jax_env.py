@@ -44,6 +44,7 @@ class JaxEnv:
         max_steps: Time limit of an episode in steps, or None.
         first_action: The environment's own number of its first action. Here, actions are numbered from 0.
         make: Makes the Gymnasium environment that was compiled, given keyword arguments; None if there is none.
+        name: Name of the environment, for messages.
     """
 
     reset: Callable[[Array], State]
@@ -56,6 +57,7 @@ class JaxEnv:
     max_steps: int | None = None
     first_action: int = 0
     make: Callable[[Mapping[str, Any]], gym.Env[Any, Any]] | None = None
+    name: str = "the environment"
 
     n_frames: ClassVar[int] = 1  # an observation is a single frame
 
@@ -94,7 +96,9 @@ def minatar(name: str) -> JaxEnv:
 
     shape = tuple(env.observation_shape)
     space: spaces.Space[Any] = spaces.Box(0, 1, shape, bool)  # type: ignore[arg-type, unused-ignore]
-    return JaxEnv(env.init, step, lambda state: state.observation, shape, env.num_actions, space=space)
+    return JaxEnv(
+        env.init, step, lambda state: state.observation, shape, env.num_actions, space=space, name=f"minatar/{name}"
+    )
 
 
 def from_table(table: Table, max_steps: int | None = None) -> JaxEnv:

@@ -29,8 +29,11 @@ from lazymdp.learn.deep.acting import (
     note_choice,
     note_extremes,
     push_frame,
+    spoiled,
 )
 from lazymdp.learn.deep.algorithm import Algorithm, Learner
+from lazymdp.learn.deep.dqn import DQN
+from lazymdp.learn.deep.env_failures import EnvironmentFailed
 from lazymdp.learn.deep.host_env import HostEnv, Outcome
 from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
 from lazymdp.learn.deep.named_arrays import Arrays, from_named, to_named
@@ -92,7 +95,9 @@ def turn(
     actors, stack = group.part((run.actors, run.stack))
     eta, restarted = actors.eta, outcome.restarted
     actors, totals = add_step(actors, outcome.reward, restarted, new_eta, env.noop)
-    episodes = Episodes(restarted & ~outcome.lost, eta, *totals.T)
+    returns, steps, controls = totals.T
+    bad = spoiled(outcome.reward, outcome.frame)  # type: ignore[arg-type, unused-ignore]
+    episodes = Episodes(restarted & ~outcome.lost, eta, returns, steps, controls, bad)
 
     observation, stack = push_frame(stack, outcome.frame, restarted)
     epsilon = algorithm.epsilon((run.iteration * config.rollout + slot) * config.n_envs)
@@ -198,33 +203,69 @@ class CompiledLoop:
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, parameters: Parameters | None = None) -> None:
+        self.algorithm = algorithm
         self._iterate = jax.jit(functools.partial(iterate, algorithm), donate_argnums=0)
         start = jax.jit(functools.partial(start_compiled, algorithm))
         self.run: Run = start(jax.random.key(seed), parameters=parameters)
         self._episodes: list[Episodes] = []
+        self._unchecked: tuple[int, Array] | None = None
         self.iteration = 0
 
     def advance(self) -> None:
-        """Starts an iteration and waits for the previous one, since JAX would otherwise queue many of them."""
+        """Starts an iteration and waits for the previous one, since JAX would otherwise queue many of them.
+
+        Raises `EnvironmentFailed` if the previous one met a reward or an observation that is not finite.
+        """
         self.run, episodes = self._iterate(self.run)
-        jax.block_until_ready(self._episodes[-1:])
+        self._check(self._unchecked)
+        self._unchecked = (self.iteration, episodes.spoiled)
         self._episodes.append(episodes)
         self.iteration += 1
 
     def episodes(self) -> NDArray[np.float64]:
         """Returns the K episodes that ended since the last call, `[5, K]`: 1, eta, return, steps, controls."""
-        parts = [np.stack([np.asarray(x, dtype=float).ravel() for x in part]) for part in self._episodes]
+        self._check(self._unchecked)
+        parts = [np.stack([np.asarray(x, dtype=float).ravel() for x in part[:5]]) for part in self._episodes]
         self._episodes.clear()
         return _ended(parts)
 
+    def _check(self, given: tuple[int, Array] | None) -> None:
+        """Raises an error if an environment returned what cannot be learned from; waits for the end of the iteration.
+
+        Args:
+            given: Number of an iteration, and `Episodes.spoiled` of its steps, `[T, N]`.
+        """
+        if given is None or not (found := np.asarray(given[1])).any():
+            return
+        step, env = (int(one) for one in np.argwhere(found)[0])
+        config = self.algorithm.config
+        what = "a reward" if found[step, env] == 1 else "an observation"
+        raise EnvironmentFailed(
+            f"{_compiled(self.algorithm).name}, environment {env} of {config.n_envs} (from 0), agent step "
+            f"{(given[0] * config.rollout + step + 1) * config.n_envs:,}: it returned {what} that is not finite or too "
+            "large."
+        )
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Returns the state of the run by name, without the replay buffer."""
+        self._check(self._unchecked)
         return to_named(self.run, without=(_REPLAY,))
 
     def restore(self, arrays: Arrays) -> None:
         """Continues from the `arrays` of another loop."""
         self.run = from_named(self.run, arrays, without=(_REPLAY,))
         self.iteration = int(self.run.iteration)
+
+    def refill(self, iterations: int) -> None:
+        """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
+        if isinstance(self.algorithm, DQN) and iterations:
+            act_only = jax.jit(functools.partial(iterate, self.algorithm.without_updates()), donate_argnums=0)
+            price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
+            for _ in range(iterations):
+                self.run, _ = act_only(self.run)
+            rollout = self.algorithm.config.rollout
+            first = (self.iteration - iterations) * rollout
+            self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
 
     def close(self) -> None:
         """Does nothing: there is nothing to close."""
@@ -295,6 +336,20 @@ class HostLoop:
         has_rollout = self.env.repeats and self.iteration not in self._ends
         self._in_flight, self._has_lessons = True, has_rollout or not self.algorithm.updates_carry_over
 
+    def refill(self, iterations: int) -> None:
+        """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
+        if isinstance(self.algorithm, DQN) and iterations:
+            learning, self.algorithm = self.algorithm, self.algorithm.without_updates()
+            price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
+            self.iteration -= iterations
+            for _ in range(iterations):
+                self.advance()
+            self._episodes.clear()
+            self.algorithm = learning
+            rollout = learning.config.rollout
+            first = (self.iteration - iterations) * rollout
+            self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
+
     def close(self) -> None:
         """Closes the environments."""
         self.env.close()
@@ -333,7 +388,8 @@ class HostLoop:
         uniform = jax.random.uniform(choice_key, (3, group.size))
         new_eta = prices.draw(run.price, eta_key, (group.size,))
         run, actions, episodes = turn(self.algorithm, run._replace(key=key), outcome, group, slot, uniform, new_eta)
-        return run, jnp.stack([part.astype(jnp.float32) for part in (actions, *episodes)])
+        # What cannot be learned from has been refused by the environments themselves.
+        return run, jnp.stack([part.astype(jnp.float32) for part in (actions, *episodes[:5])])
 
     def _compiled_turn(self) -> Any:
         env, count = self.env, self.env.groups[0].stop
@@ -351,6 +407,24 @@ class HostLoop:
     def _iteration_ended(self, run: Run) -> Run:
         key, end_key = jax.random.split(run.key)
         return end_iteration(self.algorithm, run, end_key)._replace(key=key)
+
+
+def _before(run: Run, iterations: int) -> Run:
+    """Returns the run with its number of iterations reduced."""
+    return run._replace(iteration=run.iteration - iterations)
+
+
+def _refilled(run: Run, first: int, steps: int) -> Run:
+    """Returns a run whose last `steps` steps were recorded from step `first` on, which is excluded from learning.
+
+    Its observation was made before the buffer was lost.
+    """
+    learner: Any = run.learner
+    n_rows = learner.replay.reward.shape[0]
+    if steps >= n_rows:  # it has been overwritten
+        return run
+    buffer = learner.replay._replace(truncated=learner.replay.truncated.at[first % n_rows].set(True))
+    return run._replace(learner=learner._replace(replay=buffer))
 
 
 def _ended(parts: list[NDArray[Any]]) -> NDArray[np.float64]:

@@ -2,20 +2,26 @@
 
 * `config.json`: environment, settings, default policy, seed and extensions of the run, and package versions.
 * `metrics.csv`: one row per report and price, appended during training.
-* `last.safetensors`, `best.safetensors`: the state of the run at the last checkpoint, and at the checkpoint with the
-  highest mean return after the price. For each, a `.json` file holds the step and that mean return.
+* `last.safetensors`, `best.safetensors`: the state of the run at the last checkpoint, and at the end of the window of
+  episodes with the highest mean return after the price (see `Training.quality`). For each, a `.json` file holds the
+  step and that mean return for the user; nothing reads it.
 * `replay-FIRST-LAST.safetensors`: the replay buffer of DQN, in parts. Each checkpoint adds a part, because writing the
   whole buffer every time would take longer than learning.
-* `default/`: a copy of the default policy, if that is a run (its config and network) or a saved model, so that the run
-  does not depend on the original.
+* `default/`, `warm_start/`: copies of the default policy and of the run to start from, if these are runs (config and
+  network) or saved models, so that the run does not depend on the originals.
+* `events/`: TensorBoard events, whose format has checksums of its own. Nothing reads them here.
 
 Files are written under a temporary name and then renamed, so a run killed at any moment leaves a complete checkpoint.
+`config.json` and the safetensors files contain checksums of themselves. `config.json` also has those of the copies.
+`last.safetensors` names the parts of the replay buffer that belong to it, and has the length and the checksum of
+`metrics.csv`; what was appended after that checkpoint is deleted when the run continues. Nothing is changed or deleted
+before everything that the run needs has been read and verified.
 """
 
 from __future__ import annotations
 
-import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -25,44 +31,31 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._files import locked, replacing, write_text
+from lazymdp._files import locked, remove_orphans, replacing, write_text
 from lazymdp._provenance import versions
 from lazymdp.defaults.sb3 import model_file
+from lazymdp.learn.deep import metrics_file
+from lazymdp.learn.deep.checked_files import (
+    Damaged,
+    file_checksum,
+    read_about,
+    read_arrays,
+    sealed,
+    unsealed,
+    write_arrays,
+)
 from lazymdp.learn.deep.config import ALGORITHMS
+from lazymdp.learn.deep.metrics_file import Metrics
 from lazymdp.learn.deep.train_config import WORDS, TrainConfig
+from lazymdp.learn.deep.trust import CONFIG, COPIES, FUNCTION, find_run, inside, is_known
 
-CONFIG, METRICS, LOCK, DEFAULT = "config.json", "metrics.csv", ".lock", "default"
-OWN_DEFAULT = f"./{DEFAULT}"
-_OTHER_CHECKPOINT = "; `lazymdp evaluate`, with or without --best, can use the other checkpoint"
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """Statistics of the episodes that ended since the last report.
-
-    The episodes of a dial are grouped by the nearest of its reported prices.
-
-    Attributes:
-        step: Agent steps so far.
-        eta: Price; for a single price, the mean over these episodes.
-        episodes: Number of episodes.
-        mean_return: Mean return, price excluded.
-        length: Mean length in steps.
-        control_rate: Share of steps in control, exploration included.
-    """
-
-    step: int
-    eta: float
-    episodes: int
-    mean_return: float
-    length: float
-    control_rate: float
-
-
-COLUMNS = tuple(field.name for field in fields(Metrics))
+METRICS, LOCK, (DEFAULT, WARM_START) = "metrics.csv", ".lock", COPIES
+CHECKPOINTS = ("last", "best")
+_COPIED = (CONFIG, "last.safetensors")  # of a run that is a default policy or is started from
+_BACKUP = "restore it from a backup"
+_PART = re.compile(r"replay-(\d+)-(\d+)\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -72,12 +65,12 @@ class Checkpoint:
     Attributes:
         arrays: The state of the run, by name.
         step: Agent steps so far.
-        quality: Mean return after the price, which decides the best checkpoint; None if too few episodes have ended.
+        quality: Mean return after the price, if this is a candidate for the best checkpoint.
     """
 
     arrays: dict[str, NDArray[Any]]
     step: int
-    quality: float | None
+    quality: float | None = None
 
 
 @dataclass(frozen=True)
@@ -110,55 +103,73 @@ class RunFolder:
 
     def config(self) -> TrainConfig:
         """Returns the config; raises an error if it is damaged or was written by another version."""
-        path = self.path / CONFIG
+        path, read = self.path / CONFIG, self._read_config()
         try:
-            read = json.loads(path.read_text(encoding="utf-8"))
             env, default_policy, seed = str(read["env"]), str(read["default_policy"]), int(read["seed"])
             settings, kind = dict(read["settings"]), ALGORITHMS[read["algorithm"]]
             env_kwargs, extended_to = dict(read.get("env_kwargs", {})), tuple(map(int, read.get("extended_to", ())))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise FileNotFoundError(f"{self.path} is not the folder of a run: it has no {CONFIG}.") from error
         except KeyError as error:
             raise ValueError(f"{path} is damaged: {error} is missing or unknown.") from error
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}).") from error
+            raise Damaged(path, error) from error
         known = {field.name for field in fields(kind)}
         if set(settings) != known:
             odd = ", ".join(sorted(set(settings) ^ known))
             raise ValueError(f"{path} was written by another version of lazymdp; the settings {odd} differ.")
+        if settings.get("warm_start"):
+            settings["warm_start"] = inside(self.path, str(settings["warm_start"]))
         try:
             return TrainConfig(env, kind(**settings), self._resolved(default_policy), seed, env_kwargs, extended_to)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}).") from error
+            raise Damaged(path, error) from error
 
     def read(self, which: str = "last") -> Checkpoint | None:
         """Returns the `last` or `best` checkpoint, or None if there is none yet."""
         path = self.path / f"{which}.safetensors"
         if not path.exists():
             return None
-        arrays, metadata = _read(path, _OTHER_CHECKPOINT)
         try:
-            about = json.loads(metadata["about"])
+            arrays, about = read_arrays(path)
             quality = about["quality"]
             return Checkpoint(arrays, int(about["step"]), None if quality is None else float(quality))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}){_OTHER_CHECKPOINT}.") from error
+        except Damaged as error:
+            raise Damaged(path, error.damage, self._remedy(which)) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise Damaged(path, error, self._remedy(which)) from error
 
     def replay(self) -> list[ReplayPart]:
-        """Returns the parts of the replay buffer, oldest first."""
-        return [ReplayPart(*steps, _read(path, "; the run cannot continue")[0]) for path, steps in self._replay_files()]
+        """Returns the parts of the replay buffer of the last checkpoint, oldest first."""
+        return [self._read_part(name, of) for name, of in sorted(self._parts().items())]
 
     @property
     def last_replay_step(self) -> int:
-        """Last per-environment step whose replay data is on disk."""
-        return max((last for _, (_, last) in self._replay_files()), default=0)
+        """Last per-environment step in the replay buffer of the last checkpoint."""
+        return max((_steps(name)[1] for name in self._parts()), default=0)
+
+    def step(self, which: str = "last") -> int | None:
+        """Returns the agent steps at the `last` or `best` checkpoint, or None if there is none."""
+        try:
+            about = self._about(which)
+            return None if about is None else int(about["step"])
+        except Damaged as error:
+            raise Damaged(self.path / f"{which}.safetensors", error.damage, self._remedy(which)) from error
+
+    @property
+    def best_quality(self) -> float:
+        """Quality of the best checkpoint, or minus infinity if there is none."""
+        about = self._about("best")
+        return -math.inf if about is None else float(about["quality"])
 
     def check_same(self, config: TrainConfig) -> TrainConfig:
         """Returns the config of the run; raises an error if it differs from `config` by more than an extension."""
         here = self.config()
         found, wanted = _flat(here), _flat(replace(config, extended_to=here.extended_to))
+        copies: dict[str, Path] = {}
         if wanted["default_policy"] != found["default_policy"]:  # the original may have moved
-            wanted["default_policy"] = self._resolved(self._copied(config.default_policy)[0])
+            named, copies = self._copied(config.default_policy)
+            wanted["default_policy"] = self._resolved(named) if copies else named
+        if wanted.get("warm_start") and found.get("warm_start"):
+            wanted["warm_start"] = found["warm_start"]
         for name in wanted:
             if found.get(name) != wanted[name]:
                 remedy = ", or extend the run: lz.learn.resume(folder, steps=...)." if name == "steps" else "."
@@ -166,35 +177,51 @@ class RunFolder:
                     f"{self.path} holds another run: its {name} is {found.get(name)}, not {wanted[name]}. Give another "
                     f"folder{remedy}"
                 )
+        for file, source in copies.items():  # the pickle that will be read must be the one that was given
+            if len(copies) == 1 and file_checksum(self.path / file) != file_checksum(source):
+                raise ValueError(f"{self.path} holds another run: its default_policy is another model than {source}.")
         return here
+
+    def check_copies(self) -> None:
+        """Raises an error if a copy in the folder is damaged, or is a link to a file outside it."""
+        for file, of in self._read_config().get("copies", {}).items():
+            path = Path(inside(self.path, f"./{file}"))
+            if not path.is_file() or file_checksum(path) != of:
+                raise Damaged(path, "its checksum does not match" if path.is_file() else "it is missing", _BACKUP)
+        for path in (entry for name in (DEFAULT, WARM_START) for entry in (self.path / name).glob("*")):
+            inside(self.path, f"./{path.relative_to(self.path).as_posix()}")
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def create(self, config: TrainConfig) -> None:
         """Starts a run; raises an error if the folder holds a run that has a checkpoint."""
         default_policy, copies = self._copied(config.default_policy)
-        about = {
-            "algorithm": config.algorithm, **asdict(config), "default_policy": default_policy, "versions": versions(),
-        }  # fmt: skip
+        about: dict[str, Any] = {"algorithm": config.algorithm, **asdict(config), "versions": versions()}
+        about["default_policy"] = default_policy
+        if about["settings"].get("warm_start"):
+            first = RunFolder(about["settings"]["warm_start"])
+            first.config()
+            copies |= {f"{WARM_START}/{file}": first.path / file for file in _COPIED}
+            about["settings"]["warm_start"] = f"./{WARM_START}"
         with self.claimed():
-            if (self.path / "last.safetensors").exists():
+            if any((self.path / f"{which}.safetensors").exists() for which in CHECKPOINTS):
                 raise FileExistsError(
                     f"{self.path} holds a run already: continue it with `lazymdp resume {self.path}`, or give another "
                     "folder."
                 )
             for file, source in copies.items():
-                (self.path / DEFAULT).mkdir(exist_ok=True)
-                with replacing(self.path / DEFAULT / file) as temporary:
+                (self.path / file).parent.mkdir(exist_ok=True)
+                with replacing(self.path / file) as temporary:
                     shutil.copyfile(source, temporary)
-            write_text(self.path / METRICS, ",".join(COLUMNS) + "\n")
-            write_text(self.path / CONFIG, json.dumps(about, indent=2) + "\n")
+            about["copies"] = {file: file_checksum(self.path / file) for file in copies}
+            metrics_file.cut(self.path / METRICS, None)
+            write_text(self.path / CONFIG, sealed(about, indent=2) + "\n")
 
     def extend(self, config: TrainConfig) -> None:
         """Notes in the config on disk that the run has been extended, as `config` says; the rest remains as it is."""
-        path = self.path / CONFIG
         with self.claimed():
-            about = json.loads(path.read_text(encoding="utf-8"))
-            write_text(path, json.dumps(about | {"extended_to": config.extended_to}, indent=2) + "\n")
+            about = self._read_config() | {"extended_to": config.extended_to}
+            write_text(self.path / CONFIG, sealed(about, indent=2) + "\n")
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -216,133 +243,170 @@ class RunFolder:
             finally:
                 self._held = False
 
-    def resume(self) -> tuple[Checkpoint | None, list[ReplayPart]]:
-        """Returns the checkpoint and replay buffer to continue from; deletes data from after that checkpoint."""
-        checkpoint = self.read("last")
-        step = 0 if checkpoint is None else checkpoint.step
-        self.rewind(step, step // self.config().settings.n_envs)
-        return checkpoint, [] if checkpoint is None else self.replay()
+    def resume(self, which: str = "last") -> tuple[Checkpoint | None, list[ReplayPart]]:
+        """Reads and verifies everything that is needed to continue the run; changes nothing.
+
+        Args:
+            which: The `last` or the `best` checkpoint. The replay buffer of the best one is not on disk.
+
+        Returns:
+            The checkpoint, or None if the run has none yet, and the parts of its replay buffer.
+        """
+        checkpoint = self.read(which)
+        if checkpoint is None:
+            # last.json is written after last.safetensors: it shows that there was a checkpoint.
+            signs = [f"{one}.{kind}" for one in CHECKPOINTS for kind in ("safetensors", "json")]
+            there = [name for name in signs if (self.path / name).exists()]
+            if which == "best" or there:
+                sign = f" although there is {there[0]}" if there else ""
+                raise FileNotFoundError(
+                    f"{self.path} has no {which}.safetensors{sign}: {self._remedy(which)}. Nothing was changed."
+                )
+            return None, []
+        if which == "last":
+            self.read("best")  # a damaged one would be replaced by one that may be worse
+        self._check_metrics()
+        return checkpoint, self.replay() if which == "last" else []
+
+    def rewind(self) -> None:
+        """Deletes what was written after the last checkpoint, and temporary files of processes that were killed."""
+        last = self._about("last")
+        metrics_file.cut(self.path / METRICS, None if last is None else last["metrics"][0])
+        self._delete_parts_except({} if last is None else last["replay"])
+        remove_orphans(self.path)
 
     def append(self, metrics: Iterable[Metrics]) -> None:
         """Appends rows to the metrics."""
-        with open(self.path / METRICS, "a", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([getattr(row, name) for name in COLUMNS] for row in metrics)
+        metrics_file.append(self.path / METRICS, metrics)
 
-    def save(self, checkpoint: Checkpoint, replay: ReplayPart | None = None, keep: int = 0) -> None:
-        """Writes the last checkpoint, and also the best one if this one is at least as good.
+    def save(
+        self,
+        checkpoint: Checkpoint,
+        replay: ReplayPart | None = None,
+        keep: int = 0,
+        best: Checkpoint | None = None,
+    ) -> None:
+        """Writes the last checkpoint, and the best one if it is given.
 
         Args:
             checkpoint: The current state of the run.
-            replay: Steps of the replay buffer since `last_replay_step`.
+            replay: Steps of the replay buffer since `last_replay_step`, or all of them if the run continued from the
+                best checkpoint.
             keep: Number of per-environment steps that the buffer holds; older parts are deleted.
+            best: A state at least as good as the best checkpoint, with its quality.
         """
-        best = self._best_quality()
+        try:
+            parts = self._parts() if replay is not None else {}
+        except Damaged:  # the run continued from the best checkpoint
+            parts = {}
         if replay is not None:
-            _save(self.path / f"replay-{replay.first:012d}-{replay.last:012d}.safetensors", replay.arrays)
-        self._write("last", checkpoint)
-        if checkpoint.quality is not None and (best is None or checkpoint.quality >= best):
-            self._write("best", checkpoint)
-        if replay is not None:
-            for path, (_, last) in self._replay_files():
-                if last < replay.last - keep:
-                    path.unlink()
-
-    def rewind(self, step: int, environment_step: int) -> None:
-        """Deletes metrics and parts of the replay buffer from after a checkpoint, incomplete rows and temporary files.
-
-        Args:
-            step: Agent steps at the checkpoint from which the run continues.
-            environment_step: Per-environment steps at that checkpoint.
-        """
-        path = self.path / METRICS
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if path.exists() else []
-        rows = [line for line in lines if line.count(",") == len(COLUMNS) - 1]
-        kept = [line for line in rows if (first := line.split(",")[0]).isdecimal() and int(first) <= step]
-        write_text(path, "\n".join([",".join(COLUMNS), *kept]) + "\n")
-        for path, (_, last) in self._replay_files():
-            if last > environment_step:
-                path.unlink()
-        for path in self.path.glob(".*.part*"):  # left behind when the run was killed
-            path.unlink()
+            parts = {name: of for name, of in parts.items() if replay.last - keep <= _steps(name)[1] <= replay.first}
+            name = f"replay-{replay.first:012d}-{replay.last:012d}.safetensors"
+            write_arrays(self.path / name, replay.arrays, {"first": replay.first, "last": replay.last})
+            parts[name] = read_about(self.path / name)["arrays"]
+        # First the best checkpoint: if the process is killed before the last one is written, it is found once more.
+        if best is not None:
+            self._write("best", best)
+        metrics = metrics_file.mark(self.path / METRICS, checkpoint.step)
+        self._write("last", checkpoint, {"metrics": metrics, "replay": parts})
+        self._delete_parts_except(parts)
 
     # -- details -----------------------------------------------------------------------------------------------------
 
+    def _read_config(self) -> dict[str, Any]:
+        path = self.path / CONFIG
+        try:
+            return unsealed(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FileNotFoundError(f"{self.path} is not the folder of a run: it has no {CONFIG}.") from error
+        except ValueError as error:
+            raise Damaged(path, error, _BACKUP) from error
+
     def _resolved(self, default_policy: str) -> str:
-        """Returns the path of a default policy. The config names the run's own copy relative to the folder."""
-        if not default_policy.startswith(OWN_DEFAULT):
+        """Returns a default policy of the config, with the path of the run's own copy if it is one."""
+        if is_known(default_policy) or FUNCTION.fullmatch(default_policy):
             return default_policy
-        return default_policy.replace(OWN_DEFAULT, str(self.path / DEFAULT), 1)
+        return inside(self.path, default_policy)
 
     def _copied(self, default_policy: str) -> tuple[str, dict[str, Path]]:
         """Returns the name of a default policy in the config, and the files to copy if it is a run or a file."""
         named = None if default_policy in WORDS else find_run(default_policy)
         if named is not None:
             folder, manner = named
-            copies = {file: folder / file for file in (CONFIG, "last.safetensors")}
-            return f"{OWN_DEFAULT}:{manner}" if manner else OWN_DEFAULT, copies
+            copies = {f"{DEFAULT}/{file}": folder / file for file in _COPIED}
+            return f"./{DEFAULT}:{manner}" if manner else f"./{DEFAULT}", copies
         file = None if default_policy in WORDS else model_file(default_policy)
         if file is not None:
-            return f"{OWN_DEFAULT}/{file.name}", {file.name: file}
+            return f"./{DEFAULT}/{file.name}", {f"{DEFAULT}/{file.name}": file}
         return default_policy, {}
 
-    def _replay_files(self) -> list[tuple[Path, tuple[int, int]]]:
-        """Returns the files of the replay buffer with their first and last step, oldest first."""
-        named = ((path, re.fullmatch(r"replay-(\d+)-(\d+)", path.stem)) for path in self.path.glob("replay-*"))
-        found = [(path, (int(name[1]), int(name[2]))) for path, name in named if name and path.suffix == ".safetensors"]
-        return sorted(found, key=lambda entry: entry[1])
+    def _about(self, which: str) -> dict[str, Any] | None:
+        """Returns the description of a checkpoint, or None if there is none."""
+        path = self.path / f"{which}.safetensors"
+        return read_about(path) if path.exists() else None
 
-    def _best_quality(self) -> float | None:
-        path = self.path / "best.safetensors"
-        if not path.exists():
-            return None
+    def _parts(self) -> dict[str, str]:
+        """Returns the names and checksums of the parts of the replay buffer of the last checkpoint."""
+        about = self._about("last")
+        return {} if about is None else dict(about["replay"])
+
+    def _read_part(self, name: str, of: str) -> ReplayPart:
+        path, (first, last) = self.path / name, _steps(name)
+        remedy = f"the run cannot continue with it; {self._remedy('replay')}"
         try:
-            with _safetensors().safe_open(path, framework="numpy") as file:
-                return json.loads(file.metadata()["about"])["quality"]
-        except (ValueError, KeyError, TypeError, _safetensors().SafetensorError):
-            return None  # the file is damaged: let the next checkpoint replace it
+            if read_about(path).get("arrays") != of:
+                raise Damaged(path, "it does not belong to last.safetensors")
+            return ReplayPart(first, last, read_arrays(path)[0])
+        except Damaged as error:
+            raise Damaged(path, error.damage, remedy) from error
+        except FileNotFoundError as error:
+            raise Damaged(path, "it is missing", remedy) from error
 
-    def _write(self, which: str, checkpoint: Checkpoint) -> None:
-        about = json.dumps({"step": checkpoint.step, "quality": checkpoint.quality})
-        _save(self.path / f"{which}.safetensors", checkpoint.arrays, {"about": about})
-        write_text(self.path / f"{which}.json", about + "\n")
+    def _delete_parts_except(self, parts: dict[str, str]) -> None:
+        for path in self.path.glob("replay-*.safetensors"):
+            if _PART.fullmatch(path.name) and path.name not in parts:
+                path.unlink()
+
+    def _check_metrics(self) -> None:
+        """Raises an error if rows from before the last checkpoint have changed."""
+        path = self.path / METRICS
+        try:
+            about = self._about("last")
+        except Damaged:  # the run continues from the best checkpoint
+            return
+        if about is not None and path.exists() and file_checksum(path, about["metrics"][0]) != about["metrics"][1]:
+            raise Damaged(
+                path,
+                "its checksum does not match that in last.safetensors",
+                "restore it from a backup, or move it away to continue with a new file",
+            )
+
+    def _remedy(self, lost: str) -> str:
+        """Returns what to do if a part of the run is lost: `last`, `best` or `replay`."""
+        if lost == "best":
+            return (
+                "use the last checkpoint, without --best or --from best; to continue the run, move best.safetensors "
+                "and best.json away"
+            )
+        if not (self.path / "best.safetensors").exists():
+            return _BACKUP
+        use = "" if lost == "replay" else f", or evaluate it with `lazymdp evaluate {self.path} --best`"
+        return f"continue from the best checkpoint with `lazymdp resume {self.path} --from best`{use}"
+
+    def _write(self, which: str, checkpoint: Checkpoint, more: dict[str, Any] | None = None) -> None:
+        about = {"step": checkpoint.step, "quality": checkpoint.quality}
+        write_arrays(self.path / f"{which}.safetensors", checkpoint.arrays, {**about, **(more or {})})
+        write_text(self.path / f"{which}.json", json.dumps(about) + "\n")
 
 
-def find_run(default_policy: str) -> tuple[Path, str] | None:
-    """Splits a default policy into the folder of a run and the text after the colon; returns None if it is no run."""
-    folder, _, manner = default_policy.rpartition(":")
-    for path, how in ((default_policy, ""), (folder, manner)):  # the name of the folder may contain a colon
-        if path and (Path(path) / CONFIG).is_file():
-            return Path(path), how
-    return None
+def _steps(name: str) -> tuple[int, int]:
+    """Returns the first and the last step of a part of the replay buffer, given the name of its file."""
+    found = _PART.fullmatch(name)
+    assert found is not None
+    return int(found[1]), int(found[2])
 
 
 def _flat(config: TrainConfig) -> dict[str, Any]:
     """Returns all settings of a run by name."""
     about = {"algorithm": config.algorithm, **asdict(config)}
     return about | about.pop("settings")
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError("checkpoints need safetensors: pip install 'lazymdp[deep]'") from error
-    return safetensors
-
-
-def _read(path: Path, remedy: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    try:
-        with _safetensors().safe_open(path, framework="numpy") as file:
-            names = list(file.keys())
-            return {name: np.asarray(file.get_tensor(name)) for name in names}, file.metadata() or {}
-    except (ValueError, KeyError, TypeError, _safetensors().SafetensorError) as error:
-        raise ValueError(f"{path} is damaged ({error}){remedy}.") from error
-
-
-def _save(path: Path, arrays: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
-    with replacing(path) as temporary:
-        try:
-            _safetensors().numpy.save_file(arrays, temporary, metadata=metadata)
-        except _safetensors().SafetensorError as error:  # for example, a full disk
-            raise OSError(f"{path} cannot be written ({error}); the previous file is unchanged.") from error

@@ -10,192 +10,25 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from numbers import Real
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from lazymdp._progress import training_bar
-from lazymdp.learn.deep import replay
+from lazymdp.defaults.protocol import BadDefault
 from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.compiled_defaults import raising_failures
 from lazymdp.learn.deep.config import default_config, is_control
-from lazymdp.learn.deep.dqn import DQNLearner
-from lazymdp.learn.deep.factory import check_trusted, make_agent, make_algorithm, warm_start
+from lazymdp.learn.deep.env_failures import EnvironmentFailed
 from lazymdp.learn.deep.host_env import EnvFactory, check_env, measure_reward_scale
-from lazymdp.learn.deep.loops import make_loop
-from lazymdp.learn.deep.named_arrays import Arrays, is_finite
-from lazymdp.learn.deep.run_folder import Checkpoint, Metrics, ReplayPart, RunFolder
+from lazymdp.learn.deep.metrics_file import Metrics
+from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, ReplayPart, RunFolder
 from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, TrainConfig
-
-ENOUGH_EPISODES = 20
-"""Smallest number of episodes from which the quality of a checkpoint is computed."""
-VALUE_MARGIN = 10.0
-"""A run is stopped if a value exceeds both the largest possible return and the initial values by this factor."""
-LARGEST_GAMMA = 0.9999
-"""Upper limit of the discount factor from which the largest possible return is computed."""
-
-
-class Diverged(RuntimeError):
-    """Training has diverged: values are not finite, or exceed any possible return."""
-
-
-class Training:
-    """A training run in progress.
-
-    Args:
-        config: The run.
-        arrays: State to continue from, of a run with the same config.
-        parts: Replay buffer of that run, oldest part first.
-        default_policy: Default policy that replaces the config's, in any form that `make_default_policy` accepts.
-        env: Environment that replaces the config's: an id or a factory.
-    """
-
-    def __init__(
-        self,
-        config: TrainConfig,
-        arrays: Arrays | None = None,
-        parts: Sequence[ReplayPart] = (),
-        default_policy: Any = None,
-        env: str | EnvFactory | None = None,
-    ) -> None:
-        self.config = config
-        self.algorithm = make_algorithm(config, default_policy, env=env)
-        parameters = warm_start(self.algorithm) if arrays is None else None
-        self._loop = make_loop(self.algorithm, config.seed, parameters, config.ends)
-        self._net_returns: dict[float, list[float]] = {}  # by price, for episodes since the last call of `quality`
-        self._mean_net_returns: dict[float, float] = {}
-        if arrays is not None:
-            self._loop.restore(arrays)
-            if not is_finite(self._loop.run.learner.parameters):
-                raise ValueError("the checkpoint is damaged: the network's weights are not finite.")
-            self._check_complete(parts)
-            for part in parts:
-                self._put_back(part)
-
-    @property
-    def step(self) -> int:
-        """Agent steps so far."""
-        return self._loop.iteration * self.config.settings.steps_per_iteration
-
-    @property
-    def done(self) -> bool:
-        """Whether all steps have been made."""
-        return self._loop.iteration >= self.config.ends[-1]
-
-    def advance(self) -> None:
-        """Makes one iteration."""
-        self._loop.advance()
-
-    def report(self) -> list[Metrics]:
-        """Returns metrics of the episodes that ended since the last report; raises `Diverged` if training diverges."""
-        self._check_values()
-        _, eta, returns, steps, controls = self._loop.episodes()
-        prices = np.array(self.config.settings.reported_etas)
-        price = np.full_like(eta, prices[0])
-        if self.config.settings.is_range:
-            price = prices[np.abs(np.log10(eta + 1e-3)[:, None] - np.log10(prices + 1e-3)).argmin(axis=1)]
-        metrics = []
-        for group in np.unique(price):
-            here = price == group
-            rate = float(controls[here].sum() / steps[here].sum())
-            reported = float(group) if self.config.settings.is_range else float(eta[here].mean())
-            means = float(returns[here].mean()), float(steps[here].mean())
-            metrics.append(Metrics(self.step, reported, int(here.sum()), *means, rate))
-            self._net_returns.setdefault(float(group), []).extend((returns - eta * controls)[here].tolist())
-        return metrics
-
-    def quality(self) -> float | None:
-        """Returns the mean return after the price of the episodes since the last call, or None if there are too few.
-
-        This is the mean over prices of the mean at each price, so it does not depend on how many episodes happened to
-        end at each price. A price without new episodes keeps its last mean. The result is None until every price has a
-        mean.
-        """
-        if sum(map(len, self._net_returns.values())) < ENOUGH_EPISODES:
-            return None
-        self._mean_net_returns |= {price: float(np.mean(found)) for price, found in self._net_returns.items()}
-        self._net_returns = {}
-        known = len(self._mean_net_returns) == len(self.config.settings.reported_etas)
-        return float(np.mean(list(self._mean_net_returns.values()))) if known else None
-
-    def checkpoint(self) -> Checkpoint:
-        """Returns a snapshot of the run, without its replay buffer."""
-        return Checkpoint(self.arrays(), self.step, self.quality())
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Returns the state of the run by name, without its replay buffer."""
-        return self._loop.arrays()
-
-    @property
-    def replay_rows(self) -> int:
-        """Number of steps per environment that the replay buffer holds; 0 if there is no buffer."""
-        learner = self._loop.run.learner
-        return learner.replay.reward.shape[0] if isinstance(learner, DQNLearner) else 0
-
-    def replay_part(self, since: int = 0) -> ReplayPart | None:
-        """Returns the replay buffer from per-environment step `since` on, or None if there is no buffer."""
-        learner, stored = self._loop.run.learner, self._stored_steps()
-        if not isinstance(learner, DQNLearner):
-            return None
-        first, last = max(since, stored.start), stored.stop - 1
-        return ReplayPart(first, last, replay.to_arrays(learner.replay, first, last))
-
-    def agent(self) -> Agent:
-        """Returns the agent as trained so far."""
-        run = self._loop.run
-        parameters = jax.tree.map(jnp.copy, run.learner.parameters)  # the run's own will be donated
-        return make_agent(self.algorithm, parameters, float(run.price.low))
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self._loop.close()
-
-    def _stored_steps(self) -> range:
-        """Returns the range of per-environment steps in the replay buffer."""
-        now = self._loop.iteration * self.config.settings.rollout
-        return range(max(now - self.replay_rows + 1, 0), now + 1) if self.replay_rows else range(0)
-
-    def _put_back(self, part: ReplayPart) -> None:
-        run = self._loop.run
-        if isinstance(run.learner, DQNLearner):
-            buffer = replay.from_arrays(run.learner.replay, part.first, part.arrays)
-            self._loop.run = run._replace(learner=run.learner._replace(replay=buffer))
-
-    def _check_complete(self, parts: Sequence[ReplayPart]) -> None:
-        """Raises an error if steps of the replay buffer are missing."""
-        missing = self._stored_steps()
-        for part in parts:
-            if part.first <= missing.start:
-                missing = range(max(missing.start, part.last + 1), missing.stop)
-        if missing:
-            raise ValueError(
-                f"steps {missing.start} to {missing.stop - 1} of every environment are missing from the replay buffer: "
-                "replay-*.safetensors of the run's folder, or `parts` of `Training`."
-            )
-
-    def _check_values(self) -> None:
-        """Raises `Diverged` if values or rewards are not finite, or values exceed any possible return."""
-        run, gamma = self._loop.run, min(self.config.settings.gamma, LARGEST_GAMMA)
-        reward, first, value = (float(x.max()) for x in (run.actors.reward, run.actors.first_value, run.actors.value))
-        if not math.isfinite(reward):
-            name = getattr(self.algorithm.env, "name", self.config.env)
-            raise Diverged(f"{name} returned a reward that is not finite, within {self.step:,} steps.")
-        if not is_finite(run.learner.parameters):
-            raise Diverged(
-                f"the network's weights are not finite after {self.step:,} steps: use a lower learning rate."
-            )
-        largest = max(1.0, reward) / (1.0 - gamma)
-        if value > VALUE_MARGIN * max(largest, first):
-            raise Diverged(
-                f"values reach {value:.3g} after {self.step:,} steps, although no return can exceed {largest:.3g}: "
-                "training diverges. Use a lower learning rate."
-            )
+from lazymdp.learn.deep.training_run import Diverged, Training
+from lazymdp.learn.deep.trust import check_trusted, foreign_code
 
 
 def train(
@@ -259,6 +92,7 @@ def resume(
     folder: str | os.PathLike[str],
     *,
     steps: int | None = None,
+    which: str = "last",
     default_policy: Any = None,
     env: EnvFactory | None = None,
     trust: bool = False,
@@ -266,7 +100,7 @@ def resume(
     show_progress: bool = False,
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
 ) -> Agent:
-    """Continues a run from its last checkpoint, and extends it if `steps` is given.
+    """Continues a run from its last or best checkpoint, and extends it if `steps` is given.
 
     In an extension, the schedules (epsilon, learning rate) stay at their final values, and the replay buffer is kept.
     An extended run is therefore not equal to a run that was started with more steps.
@@ -274,9 +108,12 @@ def resume(
     Args:
         folder: Folder of the run.
         steps: New total number of agent steps, counted from the start of the run; by default, the run is not extended.
+        which: The `last` or the `best` checkpoint. From the best one, the run forgets everything that came after it.
+            Its replay buffer is not on disk: `dqn` first fills it again, by acting without learning.
         default_policy: The default policy, if it was given as a Python object.
         env: The environment, if it was given as a factory.
-        trust: Allow the run to import the function that is its default policy, if it was given as `module:function`.
+        trust: Allow the run to run code that it names: to import the modules of its environment (`module:Id-v0`) and
+            its default policy (`module:function`), and to read a Stable-Baselines3 model, which is a pickle.
         checkpoint_seconds: Seconds between checkpoints.
         show_progress: Show a progress bar on standard error.
         on_report: Called about every two seconds and at the end, with the run and its new metrics.
@@ -286,13 +123,15 @@ def resume(
     for name, given, saved in (("env", env, config.env), ("default_policy", default_policy, config.default_policy)):
         if given is not None and saved != GIVEN_IN_PYTHON:
             raise ValueError(f"{name} is {given!r}, but {run.path} is a run with {name} {saved!r}: leave it out.")
-    if default_policy is None:
-        check_trusted(config, trust)
+    if which not in CHECKPOINTS:
+        raise ValueError(f"which is {which!r}, expected last or best.")
+    check_trusted(run.path, config, trust, "lz.learn.resume", env=env is None, default_policy=default_policy is None)
     return run_training(
         config,
         env=env,
         default_policy=default_policy,
         folder=run,
+        which=which,
         extend_to=steps,
         checkpoint_seconds=checkpoint_seconds,
         show_progress=show_progress,
@@ -306,6 +145,7 @@ def run_training(
     env: str | EnvFactory | None = None,
     default_policy: Any = None,
     folder: RunFolder | None = None,
+    which: str = "last",
     extend_to: int | None = None,
     checkpoint_seconds: float = 20.0,
     show_progress: bool = False,
@@ -320,6 +160,7 @@ def run_training(
         env: Environment that replaces the config's.
         default_policy: Default policy that replaces the config's.
         folder: Folder of the run. If it already holds this run, training continues from the last checkpoint.
+        which: The checkpoint from which a run that the folder holds already continues, `last` or `best`.
         extend_to: New total number of agent steps of a run that the folder holds already.
         checkpoint_seconds: Seconds between checkpoints.
         show_progress: Show a progress bar on standard error.
@@ -330,7 +171,41 @@ def run_training(
     """
     if not isinstance(checkpoint_seconds, Real) or not checkpoint_seconds > 0.0:
         raise ValueError(f"checkpoint_seconds is {checkpoint_seconds!r}, expected a number above 0.")
+    try:
+        return _run_training(
+            config, env, default_policy, folder, which, extend_to, checkpoint_seconds, show_progress, on_report,
+            report_seconds, stop,
+        )  # fmt: skip
+    except (EnvironmentFailed, BadDefault, Diverged) as error:
+        if folder is None or not folder.exists:
+            raise
+        where = f"{config.env}: " if isinstance(error, BadDefault) else ""
+        raise type(error)(f"{where}{error} {_what_remains(folder, isinstance(error, Diverged))}") from error
+
+
+def _what_remains(folder: RunFolder, diverged: bool) -> str:
+    """Returns in words which checkpoint remains after a failure, and how to go on."""
+    step = folder.step()
+    if step is None:
+        return f"In {folder.path}, no checkpoint was written."
+    if diverged:  # a run that continues has the same learning rate
+        return f"In {folder.path}, the last good checkpoint is from step {step:,}."
+    config = folder.config()
+    again = [name for name in ("env", "default_policy") if getattr(config, name) == GIVEN_IN_PYTHON]
+    call = f"lazymdp resume {folder.path}{' --trust' if foreign_code(config) else ''}"
+    if again:
+        call = f"lz.learn.resume({str(folder.path)!r}, {', '.join(f'{name}=...' for name in again)})"
+    return f"In {folder.path}, the last good checkpoint is from step {step:,}: correct the cause, then run `{call}`."
+
+
+def _run_training(
+    config: TrainConfig, env: str | EnvFactory | None, default_policy: Any, folder: RunFolder | None, which: str,
+    extend_to: int | None, checkpoint_seconds: float, show_progress: bool,
+    on_report: Callable[[Training, list[Metrics]], None] | None, report_seconds: float, stop: Callable[[], bool],
+) -> Agent:  # fmt: skip
+    """Trains an agent; the arguments are those of `run_training`."""
     checkpoint: Checkpoint | None = None
+    best, best_quality = None, -math.inf  # since the last checkpoint, and of the whole run
     parts: list[ReplayPart] = []
     with ExitStack() as closing:
         exists = folder is not None and folder.exists
@@ -338,15 +213,23 @@ def run_training(
             closing.enter_context(folder.claimed())
             here = folder.check_same(config)
             config = here if extend_to is None else here.extended(extend_to)
-            checkpoint, parts = folder.resume()
+            if default_policy is None:
+                folder.check_copies()
+            checkpoint, parts = folder.resume(which)
         bar = None
         if show_progress:
             first = 0 if checkpoint is None else checkpoint.step
             bar = closing.enter_context(training_bar(config.total_steps, first))
-        run = Training(config, None if checkpoint is None else checkpoint.arrays, parts, default_policy, env)
+        state = None if checkpoint is None else checkpoint.arrays
+        run = Training(config, state, None if which == "best" else parts, default_policy, env)
         closing.callback(run.close)
-        if folder is not None and exists and config != here:  # after this, an interrupted run ends at the new total
-            folder.extend(config)
+        if folder is not None and exists:  # everything has been read: only now, the folder is changed
+            if which == "best":
+                folder.save(run.checkpoint(), run.replay_part(), run.replay_rows)
+            folder.rewind()
+            best_quality = folder.best_quality
+            if config != here:  # after this, an interrupted run ends at the new total
+                folder.extend(config)
         if folder is not None and not exists:  # only now, so that a run that cannot start writes nothing
             closing.enter_context(folder.claimed())
             if folder.exists:
@@ -359,6 +242,9 @@ def run_training(
         closing.enter_context(raising_failures(run.algorithm.default_policy))
         while not (run.done or stopped):
             run.advance()
+            if folder is not None and run.quality is not None and run.quality >= best_quality:
+                run.check_values()
+                best, best_quality = Checkpoint(run.arrays(), run.step, run.quality), run.quality
             stopped = stop() and not run.done
             last, now = stopped or run.done, time.monotonic()
             if not last and now - reported < report_seconds:
@@ -371,7 +257,8 @@ def run_training(
             if folder is not None:
                 folder.append(metrics)
                 if last or now - saved >= checkpoint_seconds:
-                    folder.save(run.checkpoint(), run.replay_part(folder.last_replay_step), run.replay_rows)
+                    folder.save(run.checkpoint(), run.replay_part(folder.last_replay_step), run.replay_rows, best)
+                    best = None
                     saved = time.monotonic()
             reported = time.monotonic()
         if stopped:
