@@ -210,7 +210,7 @@ def eta_path(
     Args:
         mdp: The base model.
         default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
-        tol: None for the exact path, which suits models of up to a few thousand states. With a number, models of any
+        tol: None for the exact path, which suits models of up to ten thousand states. With a number, models of any
             size get a path whose values are proven to be within `tol` of the optimum in every state at every price.
         progress: Called with the number of switches (with `tol`, of prices solved) so far and the price reached.
     """

@@ -9,9 +9,13 @@ As the price falls, the next choice to become better is the one with the largest
 `beta > 0`. It changes one row of `B`, so everything else is updated by a rank-one step on the *tableau* `T = N B^-1` of
 the rows of all other choices. The steps are collected and applied in blocks, as matrix products, for speed.
 
-*Ties.* Several choices may become better at the same price. Each step has `beta > 0` and thus strictly raises K, so no
-policy occurs twice at one price, and the steps at this price end with the policy that is optimal just below it. Choices
-that tie on a whole interval (`alpha = beta = 0`) are left as they are, except that being lazy is preferred.
+Sparse models are walked without a tableau: see `path_sparse`.
+
+*Ties.* Several choices may become better at the same price, or at prices that rounding errors cannot tell apart: those
+at which the gain is 0 up to `NO_GAIN` times the largest value. Each step has `beta > 0` and thus strictly raises K, so
+no policy occurs twice at one price, and the steps at this price end with the policy that is optimal just below it.
+Choices that tie on a whole interval (`alpha = beta = 0`) are left as they are, except that being lazy is preferred. A
+choice whose `alpha` is 0 up to rounding gains nothing at any price and is ignored.
 
 *Stopping rule and guarantee.* The walk ends when no choice becomes better above price 0. As in the simplex method, the
 result is exact up to rounding errors; `eta_path` certifies the policy at price 0, where accumulated errors would show.
@@ -22,13 +26,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+import numba
 import numpy as np
 import scipy.linalg
 import scipy.linalg.blas
 from numpy.typing import NDArray
 
 from lazymdp.exact.linear import TOO_LONG, policy_transitions
+from lazymdp.exact.path_sparse import NO_GAIN, SparseWalk
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
@@ -39,6 +46,12 @@ _BLOCK = 64
 
 _LARGEST_TABLEAU = 150_000_000
 """Largest number of entries in a tableau: 1.2 GB, and as much again while it is filled."""
+
+_SMALL = 100
+"""Largest number of states for which a tableau is always used."""
+
+_DENSE = 0.1
+"""Share of transitions with a probability above 0 from which on a tableau is used."""
 
 _NO_SLOPE = 1e-12
 """Relative size below which a slope counts as 0."""
@@ -76,27 +89,36 @@ class Trace:
 def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint."""
     trace = Trace()
-    tableau = _Tableau(lazy)
-    trace.start_base_values.append(tableau.start_base_value)
+    walk = SparseWalk(lazy) if _is_sparse(lazy) else _Tableau(lazy)
+    trace.start_base_values.append(walk.start_base_value)
     trace.start_control_counts.append(0.0)
     eta = np.inf
-    before = tableau.action.copy()
+    before = walk.action.copy()
     scale = 0.0
     while True:
-        slot, crossing = tableau.next_gain()
+        choices, crossing = walk.next_gains(eta)
         scale = max(scale, crossing)
-        if slot < 0 or crossing < eta - _SAME_PRICE * scale:  # no further tie at this price
-            for tied in tableau.lazy_ties(eta):
-                tableau.step(tied)
-            if not np.array_equal(before, tableau.action):
-                trace.add(eta, before, tableau.action, tableau.start_base_value, tableau.start_control_count)
-                before = tableau.action.copy()
-            if slot < 0 or crossing <= _SAME_PRICE * scale:
+        if not choices or crossing < eta - _SAME_PRICE * scale:  # no further tie at this price
+            for tied in walk.lazy_ties():
+                walk.step(tied)
+            if not np.array_equal(before, walk.action):
+                trace.add(eta, before, walk.action, walk.start_base_value, walk.start_control_count)
+                before = walk.action.copy()
+            if not choices or crossing <= _SAME_PRICE * scale:
                 return trace
             eta = crossing
-        tableau.step(slot)
+        walk.step(choices[0])
+        for choice in choices[1:]:
+            if walk.still_gains(choice, crossing):
+                walk.step(choice)
         if progress is not None:
-            progress(tableau.steps, min(eta, crossing))
+            progress(walk.steps, eta)
+
+
+def _is_sparse(lazy: LazyMDP) -> bool:
+    """Returns whether a walk with `V` and `K` and sweeps over the transitions is faster than one with a tableau."""
+    n_states, n_actions = lazy.mdp.rewards.shape
+    return n_states > _SMALL and lazy.mdp.transitions.nnz < _DENSE * n_states * n_states * n_actions
 
 
 class _Tableau:
@@ -150,6 +172,7 @@ class _Tableau:
         rows[np.arange(n_slots), self.slot_state] += 1.0
         rows[-1] = mdp.start[self.alive]
         self._table = scipy.linalg.lu_solve(factors, rows.T, trans=1, overwrite_b=True, check_finite=False).T
+        self._level = NO_GAIN * (mdp.max_reward + float(np.abs(value).max(initial=0.0)))
         gain = mdp.rewards[states, self.slot_action] + mdp.gamma * (chosen @ value) - value[self.slot_state]
         self._alpha = np.append(gain, -mdp.start[self.alive] @ value)
         self._beta = np.append(np.ones(n_slots), 0.0)
@@ -166,27 +189,27 @@ class _Tableau:
         """Expected discounted number of controls of the policy from the start distribution."""
         return max(0.0, float(-self._beta[-1]))
 
-    def next_gain(self) -> tuple[int, float]:
-        """Returns the next slot to become better as the price falls, and that price; (-1, 0) if there is none."""
-        alpha, beta = self._alpha[:-1], self._beta[:-1]
-        flat = _NO_SLOPE * (1.0 + self._largest_count())
+    def next_gains(self, eta: float) -> tuple[list[int], float]:
+        """Returns the next slot to become better as the price falls from `eta`, and that price; ([], 0) if none."""
+        slot, price = _next_gain(self._alpha, self._beta, eta, self._flat(), self._level)
+        return ([slot] if slot >= 0 else []), price
+
+    def lazy_ties(self) -> list[int]:
+        """Returns the slots of lazy actions that tie with the policy's choices at every price."""
+        return _lazy_ties(
+            self._alpha, self._beta, self.slot_action == self.lazy_action, self._flat(), self._level
+        ).tolist()
+
+    def _flat(self) -> float:
+        """Returns the size below which a slope counts as 0."""
+        flat = _NO_SLOPE * (1.0 + _largest(self._beta))
         if not flat < 1e-3:  # a single control would be lost in rounding
             raise ValueError(TOO_LONG)
-        rising = beta > flat
-        if not rising.any():
-            return -1, 0.0
-        crossing = np.divide(alpha, beta, out=np.full(alpha.size, -np.inf), where=rising)
-        slot = int(crossing.argmax())
-        return (slot, float(crossing[slot])) if crossing[slot] > 0.0 else (-1, 0.0)
+        return flat
 
-    def lazy_ties(self, eta: float) -> NDArray[np.int64]:
-        """Returns the slots of lazy actions that tie with the policy's choices on a whole interval below `eta`."""
-        flat = np.abs(self._beta[:-1]) <= _NO_SLOPE * (1.0 + self._largest_count())
-        level = np.abs(self._alpha[:-1]) <= _NO_SLOPE * (abs(self._alpha[-1]) + min(eta, 1e300))
-        return np.flatnonzero((self.slot_action == self.lazy_action) & flat & level)
-
-    def _largest_count(self) -> float:
-        return float(np.abs(self._beta).max())
+    def still_gains(self, slot: int, eta: float) -> bool:
+        """Returns whether the choice in `slot` is better than the policy just below `eta`."""
+        return bool(self._beta[slot] > self._flat() and self._alpha[slot] >= eta * self._beta[slot] - self._level)
 
     def step(self, slot: int) -> None:
         """Lets the choice in `slot` enter the policy."""
@@ -216,3 +239,38 @@ class _Tableau:
             self._table = update.T
             self._left[:] = 0.0
             self._pending = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _next_gain(alphas: Any, betas: Any, eta: float, flat: float, level: float) -> Any:
+    """Finds the largest `alpha / beta` over all slots with `beta > flat` and `alpha > level`, or a tie at `eta`."""
+    best, slot = 0.0, -1
+    for i in range(alphas.size - 1):
+        alpha, beta = alphas[i], betas[i]
+        if beta > flat and alpha > level:
+            crossing = eta if alpha >= eta * beta - level else alpha / beta
+            if crossing > best:
+                best, slot = crossing, i
+    return slot, best
+
+
+@numba.njit(cache=True, nogil=True)
+def _lazy_ties(alphas: Any, betas: Any, lazy: Any, flat: float, level: float) -> Any:
+    """Lists the slots in which `lazy` is set and both `alpha` and `beta` are 0 up to rounding."""
+    ties = np.empty(lazy.size, dtype=np.int64)
+    found = 0
+    for i in range(lazy.size):
+        if lazy[i] and abs(betas[i]) <= flat and abs(alphas[i]) <= level:
+            ties[found] = i
+            found += 1
+    return ties[:found].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _largest(x: Any) -> float:
+    """Returns the largest `|x|`; nan if there is one."""
+    largest = 0.0
+    for i in range(x.size):
+        if not abs(x[i]) <= largest:
+            largest = abs(x[i])
+    return largest

@@ -1,0 +1,382 @@
+"""The walk along the exact eta-path on sparse models: values, counts and a factorized matrix instead of a tableau.
+
+Let `B = I - gamma P_pi` be the matrix of the policy, with identity rows for absorbing states. When state `s` switches
+to another choice, one row of `B` changes, and by Sherman and Morrison's formula the base values `V` and control counts
+`K` change along a single column `c = B^-1 e_s`:
+
+    V += c alpha / p,    K += c beta / p,    p = 1 + d . c,
+
+where `d` is the change of the row, and `alpha` and `beta` are the gain of the choice as in `path_exact`. The gains of
+all other choices follow from `V` and `K` by one sweep over the transitions. Columns come from a factorization of an
+earlier policy's matrix `B_0` and the steps made since (the *product form* of the inverse):
+
+    B^-1 b = y - sum_i w_i c_i,    y = B_0^-1 b,    w_i = (d_i . y - sum_{j < i} (d_i . c_j) w_j) / p_i.
+
+After `_STEPS` steps, `B_0` is replaced, and `V` and `K` are computed anew, so that rounding errors do not accumulate.
+Where states are connected as in a grid or a chain, `B_0` is kept as a sparse LU factorization. It needs no pivoting,
+because `B` is diagonally dominant by rows. Otherwise the factors would fill up, and `B_0^-1` is kept as a dense matrix
+that is updated by matrix products.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numba
+import numpy as np
+import scipy.linalg
+import scipy.linalg.blas
+import scipy.sparse as sp
+import scipy.sparse.csgraph
+import scipy.sparse.linalg
+from numpy.typing import NDArray
+
+from lazymdp.exact.bellman import PolicyRows, Rows, expect, pack, rows_of
+from lazymdp.exact.linear import TOO_LONG
+from lazymdp.lazy import LazyMDP
+
+_STEPS = 80
+"""Number of steps between two factorizations: about where applying the steps takes as long as a factorization."""
+
+_LARGEST_INVERSE = 12_000
+"""Largest number of states for a dense inverse (1.2 GB)."""
+
+_LARGEST_FACTORIZED = 30_000
+"""Largest number of states for sparse factors: some minutes, as every breakpoint takes a sweep over all states."""
+
+_NO_SLOPE = 1e-13
+"""Size, relative to the largest control count, below which a slope is rounding error: some hundred times epsilon."""
+
+NO_GAIN = 1e-14
+"""Size, relative to the largest value, below which a gain is rounding error: some ten times epsilon."""
+
+_ONE = np.uint64(1)
+
+
+class SparseWalk:
+    """The policy, its values and counts, and the matrix of the policy in product form.
+
+    Attributes:
+        action: `[S]` the policy; `A` is lazy.
+        steps: Number of steps made.
+    """
+
+    def __init__(self, lazy: LazyMDP) -> None:
+        mdp = lazy.mdp
+        self._mdp = mdp
+        self._rows: Rows = rows_of(lazy.with_eta(0.0))
+        self.action = np.full(mdp.n_states, mdp.n_actions)
+        self.steps = self._pending = 0
+        self._packed: PolicyRows | None = None
+        matrix = self._matrix()
+        self._base: _Factors | _Inverse = _Factors() if _stays_sparse(matrix) else _Inverse()
+        if mdp.n_states > self._base.largest:
+            raise ValueError(
+                f"the exact path of {mdp.n_states} states needs too much {self._base.scarce}: at most "
+                f"{self._base.largest} states are possible for a model of this structure. Pass tol= for a path within "
+                "a proven tolerance."
+            )
+        self._gains = np.empty((2, mdp.n_states, mdp.n_actions + 1))
+        self._columns = np.empty((_STEPS, mdp.n_states))
+        self._pivots = np.empty(_STEPS)
+        self._cross = np.zeros((_STEPS, _STEPS))  # d_i . c_j for j < i
+        self._changes = np.empty((_STEPS, 3), dtype=np.int64)  # state, choice before, choice after
+        self._base.factorize(matrix)
+        self._line = self._solve_line(matrix)
+
+    @property
+    def start_base_value(self) -> float:
+        """Base value of the policy from the start distribution, without the price."""
+        return self._mdp.start_average(self._line[0])
+
+    @property
+    def start_control_count(self) -> float:
+        """Expected discounted number of controls of the policy from the start distribution."""
+        return max(0.0, self._mdp.start_average(self._line[1]))
+
+    def next_gains(self, eta: float) -> tuple[list[int], float]:
+        """Returns the next choices to become better as the price falls from `eta`, and that price; ([], 0) if none."""
+        line = self._line
+        found, price, self._ties = _next_gains(
+            self._rows, self.action, line[0], line[1], self._gains, eta, *self._margins()
+        )
+        return found.tolist(), price
+
+    def lazy_ties(self) -> list[int]:
+        """Returns the lazy choices that tie with the policy's choices at every price.
+
+        They are found by `next_gains`, and no step may be made in between.
+        """
+        return self._ties.tolist()
+
+    def still_gains(self, choice: int, eta: float) -> bool:
+        """Returns whether a choice is better than the policy just below `eta`, after other steps at that price."""
+        flat, level = self._margins()
+        alpha, beta = _gain(self._rows, self._line[0], self._line[1], *divmod(choice, self._mdp.n_actions + 1))
+        return beta > flat and alpha >= eta * beta - level
+
+    def step(self, choice: int) -> None:
+        """Lets a choice (`state * (A + 1) + action`) enter the policy."""
+        state, action = divmod(choice, self._mdp.n_actions + 1)
+        alpha, beta = _gain(self._rows, self._line[0], self._line[1], state, action)
+        k = self._pending
+        self._changes[k] = state, self.action[state], action
+        pivot = _step(
+            self._rows, self._base.column(state), self._columns, self._pivots, self._cross, self._changes, k,
+            self._line[0], self._line[1], alpha, beta,
+        )  # fmt: skip
+        if not pivot > 1e-12:
+            raise ValueError(TOO_LONG)
+        self.action[state] = action
+        self.steps += 1
+        self._pending += 1
+        if self._pending == _STEPS:
+            matrix = self._matrix()
+            self._base.update(matrix, self._rows, self._columns, self._pivots, self._cross, self._changes)
+            self._line = self._solve_line(matrix)
+            self._pending = 0
+
+    def _margins(self) -> tuple[float, float]:
+        """Returns the sizes below which a slope and a gain count as 0."""
+        flat = _NO_SLOPE * (1.0 + float(self._line[1].max()))
+        if not flat < 1e-3:  # a single control would be lost in rounding
+            raise ValueError(TOO_LONG)
+        return flat, NO_GAIN * (self._mdp.max_reward + float(np.abs(self._line[0]).max()))
+
+    def _matrix(self) -> sp.csr_array:
+        """Returns `I - gamma P_pi`, sparse `[S, S]`."""
+        n, n_actions = self._mdp.n_states, self._mdp.n_actions
+        chosen = np.where(self.action < n_actions, np.arange(n) * n_actions + self.action, -1)
+        self._packed = pack(self._rows, chosen, self._packed)
+        ends, columns, weights, _ = self._packed
+        step = sp.csr_array((weights[: ends[-1]], columns[: ends[-1]], ends.astype(np.int32)), shape=(n, n))
+        return sp.csr_array(sp.eye_array(n, format="csr") - step)
+
+    def _solve_line(self, matrix: sp.csr_array) -> NDArray[np.float64]:
+        """Computes the base values and control counts of the policy, `[2, S]`, with one step of refinement."""
+        assert self._packed is not None
+        right = np.stack([self._packed.rewards, (self.action < self._mdp.n_actions).astype(float)])
+        line = self._base.solve(right)
+        return line + self._base.solve(right - (matrix @ line.T).T)
+
+
+class _Factors:
+    """The sparse LU factorization of a matrix."""
+
+    largest = _LARGEST_FACTORIZED
+    scarce = "time"
+
+    def factorize(self, matrix: sp.csr_array) -> None:
+        # The pattern is symmetric in grids, and nearly so in most models in which neighbors are near.
+        try:
+            self._factors = scipy.sparse.linalg.splu(
+                sp.csc_matrix(matrix), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+            )
+        except RuntimeError as error:  # raised by SuperLU for a singular matrix
+            raise ValueError(TOO_LONG) from error
+
+    def update(self, matrix: sp.csr_array, *steps: Any) -> None:
+        self.factorize(matrix)
+
+    def column(self, state: int) -> NDArray[np.float64]:
+        unit = np.zeros(self._factors.shape[0])
+        unit[state] = 1.0
+        return self._factors.solve(unit)
+
+    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([self._factors.solve(b) for b in right])
+
+
+class _Inverse:
+    """The dense inverse of a matrix."""
+
+    largest = _LARGEST_INVERSE
+    scarce = "memory"
+
+    def factorize(self, matrix: sp.csr_array) -> None:
+        # Stored by columns: each column is contiguous, and BLAS works in place.
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
+            try:
+                factors = scipy.linalg.lu_factor(matrix.toarray().T, overwrite_a=True, check_finite=False)
+            except scipy.linalg.LinAlgWarning as error:
+                raise ValueError(TOO_LONG) from error
+        unit = np.eye(matrix.shape[0], order="F")
+        self._inverse = scipy.linalg.lu_solve(factors, unit, trans=1, overwrite_b=True, check_finite=False)
+
+    def update(self, matrix: sp.csr_array, rows: Rows, columns: Any, pivots: Any, cross: Any, changes: Any) -> None:
+        """Applies the steps: `B^-1 -= sum_i c_i r_i / p_i` with `r_i = d_i B_(i-1)^-1`."""
+        n = self._inverse.shape[0]
+        right = np.empty((_STEPS, n))
+        _row_products(rows, self._inverse.T, changes, right)
+        lower = np.tril(cross, -1) / pivots
+        lower[np.diag_indices(_STEPS)] = 1.0
+        right = scipy.linalg.solve_triangular(lower, right, lower=True, unit_diagonal=True, overwrite_b=True)
+        right /= pivots[:, None]
+        self._inverse = scipy.linalg.blas.dgemm(-1.0, columns.T, right.T, 1.0, self._inverse, trans_b=1, overwrite_c=1)
+
+    def column(self, state: int) -> NDArray[np.float64]:
+        return self._inverse[:, state].copy()
+
+    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+        return scipy.linalg.blas.dgemm(1.0, right, self._inverse, trans_b=1)
+
+
+def _stays_sparse(matrix: sp.csr_array) -> bool:
+    """Returns whether the LU factors of a matrix are much sparser than its inverse.
+
+    Estimated by the envelope of the matrix in the order of Cuthill and McKee, without the few states that very many
+    others lead to (such as a start state). The order that is used has less fill.
+    """
+    n = matrix.shape[0]
+    linked = sp.csr_array(matrix != 0)
+    linked = sp.csr_array(linked + linked.T)
+    degrees = np.diff(linked.indptr)
+    ordinary = np.flatnonzero(degrees <= 30 + 4 * np.median(degrees))
+    linked = linked[ordinary][:, ordinary]
+    order = scipy.sparse.csgraph.reverse_cuthill_mckee(linked, symmetric_mode=True)
+    linked = sp.csr_array(linked[order][:, order])
+    first = np.minimum.reduceat(linked.indices, linked.indptr[:-1])  # every row has its diagonal entry
+    envelope = float((np.arange(ordinary.size) - first).sum())
+    return envelope + (n - ordinary.size) * n < 0.1 * n * n
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _expected(rows: Rows, x: Any, state: Any, action: Any, n_actions: Any) -> Any:
+    """Computes `gamma P(. | state, action) . x`; the action `A` is lazy."""
+    first = state * n_actions
+    if action < n_actions:
+        return rows.gamma * expect(rows, x, first + action)
+    total = 0.0
+    for a in range(n_actions):
+        total += rows.default[first + a] * expect(rows, x, first + a)
+    return rows.gamma * total
+
+
+@numba.njit(cache=True, nogil=True)
+def _next_gains(
+    rows: Rows, action: Any, value: Any, count: Any, gains: Any, eta: float, flat: float, level: float
+) -> Any:
+    """Finds the largest price up to `eta` at which a choice with `beta > flat` and `alpha > level` becomes better.
+
+    A choice becomes better at a price if its gain there is within rounding error of 0, that is at least `-level`.
+    Symmetric states thus switch together, even if `alpha` and `beta` are so small that `alpha / beta` is inaccurate.
+
+    Returns:
+        The choices that become better at this price, the price, and the lazy choices that equal the policy's own choice
+        at every price. `gains [2, S, A + 1]` is scratch space.
+    """
+    n_actions = np.uint64(rows.rewards.size // value.size)
+    price = 0.0
+    ties = np.empty(value.size, dtype=np.int64)
+    n_ties = 0
+    for state in range(np.uint64(value.size)):
+        own = np.uint64(action[state])
+        here, spent = value[state], count[state]
+        lazy_value, lazy_count = 0.0, 0.0
+        row = state * n_actions
+        for a in range(n_actions):
+            total, uses = 0.0, 0.0
+            for j in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + _ONE])):
+                following = np.uint32(rows.indices[j])
+                total += rows.data[j] * value[following]
+                uses += rows.data[j] * count[following]
+            total = rows.rewards[row] + rows.gamma * total
+            uses = rows.gamma * uses
+            lazy_value += rows.default[row] * total
+            lazy_count += rows.default[row] * uses
+            gains[0, state, a], gains[1, state, a] = total - here, 1.0 + uses - spent
+            # Control with an action that the default policy is certain to take never pays at a price above 0.
+            if rows.default[row] == 1.0:
+                gains[1, state, a] = 0.0
+            row += _ONE
+        alpha, beta = lazy_value - here, lazy_count - spent
+        if own < n_actions and abs(alpha) <= level and abs(beta) <= flat:
+            ties[n_ties] = state * (n_actions + _ONE) + n_actions
+            n_ties += 1
+        gains[0, state, n_actions], gains[1, state, n_actions] = alpha, beta
+        gains[1, state, own] = 0.0
+        for a in range(n_actions + _ONE):
+            alpha, beta = gains[0, state, a], gains[1, state, a]
+            if rows.absorbing[state] or beta <= flat or alpha <= level:
+                gains[1, state, a] = 0.0
+            elif alpha > price * beta:
+                price = alpha / beta
+    price = min(price, eta)
+    alphas, betas = gains[0].reshape(-1), gains[1].reshape(-1)
+    choices = np.empty(betas.size, dtype=np.int64)
+    found = 0
+    for i in range(betas.size):
+        if betas[i] > 0.0 and alphas[i] >= price * betas[i] - level:
+            choices[found] = i
+            found += 1
+    return choices[:found].copy(), price, ties[:n_ties].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _gain(rows: Rows, value: Any, count: Any, state: int, action: int) -> Any:
+    """Computes `alpha` and `beta` of a choice."""
+    n_actions = np.uint64(rows.rewards.size // value.size)
+    here, chosen = np.uint64(state), np.uint64(action)
+    lazy = chosen == n_actions
+    reward = 0.0
+    for a in range(n_actions):
+        share = rows.default[here * n_actions + a] if lazy else (1.0 if a == chosen else 0.0)
+        reward += share * rows.rewards[here * n_actions + a]
+    alpha = reward + _expected(rows, value, here, chosen, n_actions) - value[here]
+    beta = (0.0 if lazy else 1.0) + _expected(rows, count, here, chosen, n_actions) - count[here]
+    return alpha, beta
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _row_change(rows: Rows, x: Any, change: Any, n_actions: Any) -> Any:
+    """Computes `d . x` for the change of a row, `d = gamma (P_before - P_after)`."""
+    state = np.uint64(change[0])
+    before = _expected(rows, x, state, np.uint64(change[1]), n_actions)
+    return before - _expected(rows, x, state, np.uint64(change[2]), n_actions)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _subtract(x: Any, weight: float, y: Any) -> None:
+    """Computes `x -= weight * y`."""
+    for i in range(np.uint64(x.size)):
+        x[i] -= weight * y[i]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _step(
+    rows: Rows, column: Any, columns: Any, pivots: Any, cross: Any, changes: Any, k: int,
+    value: Any, count: Any, alpha: float, beta: float,
+) -> Any:  # fmt: skip
+    """Makes the step `changes[k]`, given the column of its state in `B_0^-1`; adds it to the product form.
+
+    Returns:
+        The pivot. `value` and `count` are updated in place.
+    """
+    n_actions = np.uint64(rows.rewards.size // value.size)
+    weights = np.empty(k)
+    for i in range(k):
+        weight = _row_change(rows, column, changes[i], n_actions)
+        for j in range(i):
+            weight -= cross[i, j] * weights[j]
+        weights[i] = weight / pivots[i]
+    for i in range(k):
+        _subtract(column, weights[i], columns[i])
+    for j in range(k):
+        cross[k, j] = _row_change(rows, columns[j], changes[k], n_actions)
+    pivot = 1.0 + _row_change(rows, column, changes[k], n_actions)
+    columns[k] = column
+    pivots[k] = pivot
+    _subtract(value, -alpha / pivot, column)
+    _subtract(count, -beta / pivot, column)
+    return pivot
+
+
+@numba.njit(cache=True, nogil=True)
+def _row_products(rows: Rows, inverse: Any, changes: Any, out: Any) -> None:
+    """Computes `out[i] = d_i B_0^-1`, where `inverse[j, i]` is entry `(i, j)` of the inverse."""
+    n_actions = np.uint64(rows.rewards.size // rows.absorbing.size)
+    for j in range(inverse.shape[0]):
+        for i in range(changes.shape[0]):
+            out[i, j] = _row_change(rows, inverse[j], changes[i], n_actions)
