@@ -14,7 +14,7 @@ def path_by(walk, mdp, default_policy, steps=3):
     """Computes the path with a given walk; few steps between factorizations, so that short paths have many."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(path_exact, "_is_sparse", lambda lazy: walk != "tableau")
-        patch.setattr(path_sparse, "_stays_sparse", lambda matrix: walk == "factors")
+        patch.setattr(path_sparse, "stays_sparse", lambda matrix: walk == "factors")
         patch.setattr(path_sparse, "_STEPS", steps)
         return lz.eta_path(mdp, default_policy)
 

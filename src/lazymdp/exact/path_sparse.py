@@ -28,12 +28,12 @@ import numpy as np
 import scipy.linalg
 import scipy.linalg.blas
 import scipy.sparse as sp
-import scipy.sparse.csgraph
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from lazymdp.exact.bellman import PolicyRows, Rows, expect, pack, rows_of
 from lazymdp.exact.linear import TOO_LONG
+from lazymdp.exact.sparsity import stays_sparse
 from lazymdp.lazy import LazyMDP
 
 _STEPS = 80
@@ -70,7 +70,7 @@ class SparseWalk:
         self.steps = self._pending = 0
         self._packed: PolicyRows | None = None
         matrix = self._matrix()
-        self._base: _Factors | _Inverse = _Factors() if _stays_sparse(matrix) else _Inverse()
+        self._base: _Factors | _Inverse = _Factors() if stays_sparse(matrix) else _Inverse()
         if mdp.n_states > self._base.largest:
             raise ValueError(
                 f"the exact path of {mdp.n_states} states needs too much {self._base.scarce}: at most "
@@ -221,25 +221,6 @@ class _Inverse:
 
     def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         return scipy.linalg.blas.dgemm(1.0, right, self._inverse, trans_b=1)
-
-
-def _stays_sparse(matrix: sp.csr_array) -> bool:
-    """Returns whether the LU factors of a matrix are much sparser than its inverse.
-
-    Estimated by the envelope of the matrix in the order of Cuthill and McKee, without the few states that very many
-    others lead to (such as a start state). The order that is used has less fill.
-    """
-    n = matrix.shape[0]
-    linked = sp.csr_array(matrix != 0)
-    linked = sp.csr_array(linked + linked.T)
-    degrees = np.diff(linked.indptr)
-    ordinary = np.flatnonzero(degrees <= 30 + 4 * np.median(degrees))
-    linked = linked[ordinary][:, ordinary]
-    order = scipy.sparse.csgraph.reverse_cuthill_mckee(linked, symmetric_mode=True)
-    linked = sp.csr_array(linked[order][:, order])
-    first = np.minimum.reduceat(linked.indices, linked.indptr[:-1])  # every row has its diagonal entry
-    envelope = float((np.arange(ordinary.size) - first).sum())
-    return envelope + (n - ordinary.size) * n < 0.1 * n * n
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
