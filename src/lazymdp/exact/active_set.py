@@ -21,7 +21,7 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from lazymdp.exact.bellman import Rows, best_and_lazy
-from lazymdp.exact.linear import bicgstab
+from lazymdp.exact.krylov import bicgstab
 from lazymdp.exact.sparsity import stays_sparse
 
 BLOCK = 64
