@@ -120,7 +120,7 @@ def random_sparse(n: int = 100_000, actions: int = 5, successors: int = 5, seed:
 
 
 def chain(n: int, slip: float = 0.1, stiff: bool = False) -> Problem:
-    """Returns a line of n states with the moves left and right, and reward 1 for entering the last state, which ends it.
+    """Returns a line of n states with the moves left and right; entering the last state gives reward 1 and ends it.
 
     A move goes the other way with probability `slip`. In a stiff chain, states keep their place with a probability
     that varies between 0 and 0.9999, so that some parts change in one step and others over thousands.
@@ -147,6 +147,17 @@ def blocks(n: int, size: int = 50, leak: float = 1e-4, actions: int = 3, seed: i
     chances = np.hstack([rng.dirichlet(np.ones(4), size=n * actions) * (1 - leak), np.full((n * actions, 1), leak)])
     level = np.repeat(rng.random(-(-n // size)), size)[:n, None]  # blocks differ in their rewards
     return _problem(targets, chances, 0.5 * level + 0.5 * rng.random((n, actions)), actions)
+
+
+def absorbed(n: int, chance: float = 0.01, actions: int = 3, seed: int = 0) -> Problem:
+    """Returns a random model with three successors per choice that ends in the last state with the given chance."""
+    rng = np.random.default_rng(seed)
+    targets = np.hstack([rng.integers(0, n, size=(n * actions, 3)), np.full((n * actions, 1), n - 1)])
+    chances = np.hstack([rng.dirichlet(np.ones(3), size=n * actions) * (1 - chance), np.full((n * actions, 1), chance)])
+    rewards = rng.random((n, actions))
+    targets[-actions:] = n - 1
+    rewards[-1] = 0.0
+    return _problem(targets, chances, rewards, actions)
 
 
 def dense(n: int, actions: int = 3, seed: int = 0) -> Problem:

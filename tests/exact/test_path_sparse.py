@@ -13,7 +13,7 @@ from lazymdp.exact import path_exact, path_sparse
 def path_by(walk, mdp, default_policy, steps=3):
     """Computes the path with a given walk; few steps between factorizations, so that short paths have many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_exact, "_is_sparse", lambda lazy: walk != "tableau")
+        patch.setattr(path_exact, "is_sparse", lambda lazy: walk != "tableau")
         patch.setattr(path_sparse, "stays_sparse", lambda matrix: walk == "factors")
         patch.setattr(path_sparse, "_STEPS", steps)
         return lz.eta_path(mdp, default_policy)
@@ -123,3 +123,18 @@ def test_the_structure_of_a_model_decides_how_its_matrix_is_kept():
     chain[states, 0, np.minimum(states + 1, 399)] = 1.0
     chain[states, 1, 0] = 1.0  # a start state that every state leads to does not fill the factors
     assert isinstance(of(lz.MDP(chain, np.arange(800.0).reshape(400, 2), 0.9)), path_sparse._Factors)
+
+
+def test_a_tolerance_that_needs_many_prices_is_met_by_the_exact_path():
+    """With a proof: the gains of all choices at both ends of every interval bound the error."""
+    mdp = random_sparse(300, 3)
+    default = lz.policies.uniform(mdp)
+    exact = lz.eta_path(mdp, default)
+    path = lz.eta_path(mdp, default, tol=1e-6)
+    assert path.tol == 1e-6
+    np.testing.assert_array_equal(path.breakpoints, exact.breakpoints)
+    coarse = lz.eta_path(mdp, default, tol=1.0)
+    assert coarse.breakpoints.size < 0.2 * exact.breakpoints.size
+    for eta in np.random.default_rng(0).uniform(0, exact.breakpoints[-1], 20):
+        missing = exact.value_at(eta) - coarse.value_at(eta)
+        assert -1e-9 <= missing.min() <= missing.max() <= 1.0

@@ -88,8 +88,12 @@ class Trace:
 
 def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint."""
+    return follow(SparseWalk(lazy) if is_sparse(lazy) else _Tableau(lazy), progress)
+
+
+def follow(walk: SparseWalk | _Tableau, progress: Progress | None = None) -> Trace:
+    """Records the policies of a walk that begins with the always-lazy policy."""
     trace = Trace()
-    walk = SparseWalk(lazy) if _is_sparse(lazy) else _Tableau(lazy)
     trace.start_base_values.append(walk.start_base_value)
     trace.start_control_counts.append(0.0)
     eta = np.inf
@@ -115,7 +119,7 @@ def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
             progress(walk.steps, eta)
 
 
-def _is_sparse(lazy: LazyMDP) -> bool:
+def is_sparse(lazy: LazyMDP) -> bool:
     """Returns whether a walk with `V` and `K` and sweeps over the transitions is faster than one with a tableau."""
     n_states, n_actions = lazy.mdp.rewards.shape
     return n_states > _SMALL and lazy.mdp.transitions.nnz < _DENSE * n_states * n_states * n_actions

@@ -60,6 +60,9 @@ class SparseWalk:
     Attributes:
         action: `[S]` the policy; `A` is lazy.
         steps: Number of steps made.
+        largest_gain: Largest gain of any choice over the policies at the ends of the intervals in which they are
+            optimal, up to rounding; it bounds the error of the path.
+        largest_value: Largest base value and cost of control met.
     """
 
     def __init__(self, lazy: LazyMDP) -> None:
@@ -68,6 +71,7 @@ class SparseWalk:
         self._rows: Rows = rows_of(lazy.with_eta(0.0))
         self.action = np.full(mdp.n_states, mdp.n_actions)
         self.steps = self._pending = 0
+        self.largest_gain = self.largest_value = 0.0
         self._packed: PolicyRows | None = None
         matrix = self._matrix()
         self._base: _Factors | _Inverse = _Factors() if stays_sparse(matrix) else _Inverse()
@@ -97,10 +101,12 @@ class SparseWalk:
 
     def next_gains(self, eta: float) -> tuple[list[int], float]:
         """Returns the next choices to become better as the price falls from `eta`, and that price; ([], 0) if none."""
-        line = self._line
-        found, price, self._ties = _next_gains(
-            self._rows, self.action, line[0], line[1], self._gains, eta, *self._margins()
+        value, count = self._line
+        found, price, self._ties, gain = _next_gains(
+            self._rows, self.action, value, count, self._gains, eta, *self._margins()
         )
+        self.largest_gain = max(self.largest_gain, gain)
+        self.largest_value = max(self.largest_value, float(np.abs(value).max()), price * float(count.max()))
         return found.tolist(), price
 
     def lazy_ties(self) -> list[int]:
@@ -245,11 +251,12 @@ def _next_gains(
     Symmetric states thus switch together, even if `alpha` and `beta` are so small that `alpha / beta` is inaccurate.
 
     Returns:
-        The choices that become better at this price, the price, and the lazy choices that equal the policy's own choice
-        at every price. `gains [2, S, A + 1]` is scratch space.
+        The choices that become better at this price, the price, the lazy choices that equal the policy's own choice at
+        every price, and the largest gain of any choice at both ends of the interval from this price to `eta`, plus the
+        largest residual of `value` and `count` themselves. `gains [2, S, A + 1]` is scratch space.
     """
     n_actions = np.uint64(rows.rewards.size // value.size)
-    price = 0.0
+    price, off = 0.0, 0.0
     ties = np.empty(value.size, dtype=np.int64)
     n_ties = 0
     for state in range(np.uint64(value.size)):
@@ -270,29 +277,34 @@ def _next_gains(
             gains[0, state, a], gains[1, state, a] = total - here, 1.0 + uses - spent
             # Control with an action that the default policy is certain to take never pays at a price above 0.
             if rows.default[row] == 1.0:
-                gains[1, state, a] = 0.0
+                gains[:, state, a] = 0.0
             row += _ONE
         alpha, beta = lazy_value - here, lazy_count - spent
         if own < n_actions and abs(alpha) <= level and abs(beta) <= flat:
             ties[n_ties] = state * (n_actions + _ONE) + n_actions
             n_ties += 1
         gains[0, state, n_actions], gains[1, state, n_actions] = alpha, beta
-        gains[1, state, own] = 0.0
+        if rows.absorbing[state]:
+            gains[:, state] = 0.0
+        alpha, beta = gains[0, state, own], gains[1, state, own]
+        off = max(off, abs(alpha) + (eta if eta < np.inf else 0.0) * abs(beta))
+        gains[:, state, own] = 0.0
         for a in range(n_actions + _ONE):
             alpha, beta = gains[0, state, a], gains[1, state, a]
-            if rows.absorbing[state] or beta <= flat or alpha <= level:
-                gains[1, state, a] = 0.0
-            elif alpha > price * beta:
+            if beta > flat and alpha > level and alpha > price * beta:
                 price = alpha / beta
     price = min(price, eta)
+    top = eta if eta < np.inf else price
     alphas, betas = gains[0].reshape(-1), gains[1].reshape(-1)
     choices = np.empty(betas.size, dtype=np.int64)
-    found = 0
+    found, most = 0, 0.0
     for i in range(betas.size):
-        if betas[i] > 0.0 and alphas[i] >= price * betas[i] - level:
+        alpha, beta = alphas[i], betas[i]
+        most = max(most, alpha - price * beta, alpha - top * beta)
+        if beta > flat and alpha > level and alpha >= price * beta - level:
             choices[found] = i
             found += 1
-    return choices[:found].copy(), price, ties[:n_ties].copy()
+    return choices[:found].copy(), price, ties[:n_ties].copy(), most + off
 
 
 @numba.njit(cache=True, nogil=True)

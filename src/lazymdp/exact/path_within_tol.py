@@ -24,7 +24,8 @@ from lazymdp.exact.error_bound import Certificate
 from lazymdp.exact.eta_bounds import eta_max
 from lazymdp.exact.krylov import bicgstab
 from lazymdp.exact.linear import action_values, policy_line
-from lazymdp.exact.path_exact import Progress, Trace
+from lazymdp.exact.path_exact import Progress, Trace, follow, is_sparse
+from lazymdp.exact.path_sparse import SparseWalk
 from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP
 
@@ -33,6 +34,12 @@ _EVALUATED = 0.05
 
 _IGNORED = 0.01
 """Share of the tolerance that may be lost by keeping choices that are nearly as good as the best."""
+
+_PRICES = 3.0
+"""Number of prices solved, divided by the root of the first distance over the tolerance: 2 to 6 where measured."""
+
+_STEPS_PER_PRICE = 9.0
+"""Number of steps of the exact path that take as long as one price: 3 to 20 where measured."""
 
 _ROUNDS = 6
 """Number of rounds of policy iteration from the policies at neighboring prices."""
@@ -72,7 +79,7 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
 
     def between(high: _Point, low: _Point, eta: float) -> _Point:
         here = lazy.with_eta(eta)
-        found = _improve(here, tol, high, low, top) if mdp.gamma < 1.0 else None
+        found = _between(here, tol, high, low, top) if mdp.gamma < 1.0 else None
         return counted(found if found is not None else _solve_at(here, 0.25 * tol))
 
     def walk(high: _Point, low: _Point) -> Iterator[tuple[float, _Point]]:
@@ -89,16 +96,58 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
             else:
                 raise ValueError(f"tol = {tol:g} cannot be proven at eta = {meeting:g}. Use a larger tol.")
 
-    high = counted(_point(lazy.with_eta(top), np.full(mdp.n_states, mdp.n_actions)))
+    high, low = _ends(lazy, tol, top)
+    exact = _exact_if_faster(lazy, tol, counted(high), counted(low), progress)
+    if exact is not None:
+        return exact
     trace.start_base_values.append(mdp.start_average(high.line[0]))
     trace.start_control_counts.append(mdp.start_average(high.line[1]))
     current = high
-    for eta, following in walk(high, counted(_solve_at(lazy.with_eta(0.0), 0.25 * tol))) if top > 0.0 else ():
+    for eta, following in walk(high, low) if top > 0.0 else ():
         if not np.array_equal(current.action, following.action):
             value, count = mdp.start_average(following.line[0]), mdp.start_average(following.line[1])
             trace.add(eta, current.action, following.action, value, count)
         current = following
     return trace
+
+
+def _ends(lazy: LazyMDP, tol: float, top: float) -> tuple[_Point, _Point]:
+    """Returns the points at `eta_max` and at price 0."""
+    mdp = lazy.mdp
+    dearest, free = lazy.with_eta(top), lazy.with_eta(0.0)
+    idle, nothing = np.full(mdp.n_states, mdp.n_actions), np.zeros(mdp.n_states)
+    if mdp.gamma == 1.0 or top == 0.0:
+        return _point(dearest, idle), _solve_at(free, 0.25 * tol)
+    high = None
+    step, rewards, _ = _policy_system(dearest, idle)
+    value = _approximate(step, rewards, nothing, 0.5 * _EVALUATED * tol * (1.0 - mdp.gamma))
+    if value is not None:
+        high = _Point(top, idle, np.stack([value, nothing]), certified_error(dearest, value))
+    solution = _quietly_solve(free, 0.25 * tol)
+    low = _improve(free, tol, _greedy(solution, free), solution.value, nothing, top)
+    return _point(dearest, idle) if high is None else high, _solve_at(free, 0.25 * tol) if low is None else low
+
+
+def _exact_if_faster(lazy: LazyMDP, tol: float, high: _Point, low: _Point, progress: Progress | None) -> Trace | None:
+    """Returns the exact path where that is expected to take less time, and proves that it is within `tol`.
+
+    The distance of lines from a chord falls with the square of its length, which tells how many prices would have to be
+    solved. Returns None if this is the faster way, or if the proof fails.
+    """
+    mdp = lazy.mdp
+    if mdp.gamma == 1.0 or not is_sparse(lazy) or not low.eta < high.eta:
+        return None
+    prices = _PRICES * np.sqrt(_gap(high, low, mdp.start)[1] / tol)
+    if prices * _STEPS_PER_PRICE < np.count_nonzero(low.action < mdp.n_actions):
+        return None
+    try:
+        walk = SparseWalk(lazy)
+    except ValueError:  # too large
+        return None
+    trace = follow(walk, progress)
+    # Between two prices, the value of a policy is a line, and the optimum is convex: the gains at both ends bound it.
+    bound = Certificate(lazy.with_eta(high.eta))(0.0, walk.largest_gain, np.array([walk.largest_value]))
+    return trace if sum(bound) <= tol else None
 
 
 def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
@@ -109,31 +158,46 @@ def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
     return max(0.0, middle + width)
 
 
-def _improve(lazy: LazyMDP, tol: float, high: _Point, low: _Point, top: float) -> _Point | None:
-    """Finds a policy at a price between two points by policy iteration, from the better of the two in each state.
-
-    Policies are evaluated approximately, starting from the lines of the points. Choices change only if the gain matters
-    for the tolerance, so that ties do not make for switches. Returns None if a quarter of the tolerance is not met in a
-    few rounds, or if BiCGSTAB does not converge.
-    """
-    eta, discount = lazy.eta, 1.0 - lazy.mdp.gamma
-    weight = (eta - low.eta) / (high.eta - low.eta)
-    guess = weight * high.line + (1.0 - weight) * low.line
-    better = high.at(eta) > low.at(eta)
+def _between(lazy: LazyMDP, tol: float, high: _Point, low: _Point, top: float) -> _Point | None:
+    """Finds a point between two others by policy iteration, from the better of their policies in each state."""
+    weight = (lazy.eta - low.eta) / (high.eta - low.eta)
+    better = high.at(lazy.eta) > low.at(lazy.eta)
+    value = np.where(better, high.at(lazy.eta), low.at(lazy.eta))
     action = np.where(better, high.action, low.action)
-    value = np.where(better, high.at(eta), low.at(eta))
+    return _improve(lazy, tol, action, value, weight * high.line[1] + (1.0 - weight) * low.line[1], top)
+
+
+def _improve(
+    lazy: LazyMDP,
+    tol: float,
+    action: NDArray[np.int64],
+    value: NDArray[np.float64],
+    count: NDArray[np.float64],
+    top: float,
+) -> _Point | None:
+    """Finds a point by policy iteration from a policy and guesses of its value and count, all `[S]`.
+
+    Policies are evaluated approximately. Choices change only if the gain matters for the tolerance, so that ties do not
+    make for switches. Returns None if a quarter of the tolerance is not met in a few rounds, or if BiCGSTAB does not
+    converge.
+    """
+    discount = 1.0 - lazy.mdp.gamma
     accuracy = 0.5 * _EVALUATED * tol * discount  # of residuals, which bound the error when divided by 1 - gamma
     for _ in range(_ROUNDS):
         action = _greedy_from(lazy, value, action, _IGNORED * tol * discount)
         step, rewards, control = _policy_system(lazy, action)
-        found = _approximate(step, rewards - eta * control, value, accuracy)
-        if found is None:
+        evaluated = _approximate(step, rewards - lazy.eta * control, value, accuracy)
+        if evaluated is None:
             return None
-        value = found
+        value = evaluated
         error = certified_error(lazy, value)
         if error <= 0.25 * tol:
-            count = _approximate(step, control, guess[1], accuracy / top)
-            return None if count is None else _Point(eta, action, np.stack([value + eta * count, count]), error)
+            counted = _approximate(step, control, count, accuracy / top)
+            return (
+                None
+                if counted is None
+                else _Point(lazy.eta, action, np.stack([value + lazy.eta * counted, counted]), error)
+            )
     return None
 
 
@@ -172,14 +236,17 @@ def _solve_at(lazy: LazyMDP, tol: float) -> _Point:
     """Solves at one price and bounds the error of the policy's own value."""
     for solver_tol in (tol * (1.0 - lazy.mdp.gamma), 1e-3 * tol * (1.0 - lazy.mdp.gamma)):
         if solver_tol > 0.0:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotConverged)  # only the bound on the policy's own value counts
-                found = _point(lazy, _greedy(solve(lazy, solver_tol), lazy))
+            found = _point(lazy, _greedy(_quietly_solve(lazy, solver_tol), lazy))
             if found.error <= tol:
                 return found
+    return _point(lazy, _greedy(_quietly_solve(lazy, tol, "policy_iteration"), lazy))
+
+
+def _quietly_solve(lazy: LazyMDP, tol: float, method: str = "auto") -> Solution:
+    """Solves without a warning if the tolerance is not met: only the bound on the policy's own value counts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
-        return _point(lazy, _greedy(solve(lazy, tol, method="policy_iteration"), lazy))
+        return solve(lazy, tol, method=method)
 
 
 def _greedy(solution: Solution, lazy: LazyMDP) -> NDArray[np.int64]:
