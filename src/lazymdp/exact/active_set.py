@@ -26,6 +26,9 @@ from lazymdp.exact.sparsity import stays_sparse
 
 BLOCK = 64
 
+_CHEAP_UP_TO, _FEW_ITERATIONS = 2_000, 40
+"""Number of states up to which a direct solution is cheap, so that BiCGSTAB gets this many iterations only."""
+
 _SMALL = 100
 """Largest number of states for which a correction is solved with a dense matrix if BiCGSTAB fails, even if sparse."""
 
@@ -52,6 +55,7 @@ class ActiveSet:
         self._clock = 1
         self._forwards = False
         self._direct = False  # whether BiCGSTAB has failed
+        self._sparse: bool | None = None  # whether LU factors are sparse; None if not known yet
 
     def wake(self, changes: NDArray[np.float64], theta: float) -> None:
         """Marks the blocks in which `changes [S]`, made to the values from outside, exceed `theta`."""
@@ -83,9 +87,15 @@ class ActiveSet:
         self._where[states] = -1
         done = False
         if not self._direct:
+            if states.size <= _CHEAP_UP_TO:
+                max_iterations = min(max_iterations, _FEW_ITERATIONS)
             correction, done = bicgstab(ends, columns, weights, change, forcing, 0.3 * theta, max_iterations)
         if not done:
-            direct = _solve_directly(sp.csr_array((weights, columns, ends), shape=(states.size, states.size)), change)
+            step = sp.csr_array((weights, columns, ends), shape=(states.size, states.size))
+            matrix = sp.csr_array(sp.eye_array(states.size, format="csr") - step)
+            if self._sparse is None:
+                self._sparse = _SMALL < states.size <= _LARGEST_FACTORIZED and stays_sparse(matrix)
+            direct = _solve_directly(matrix, change, self._sparse)
             if direct is None:
                 return False
             correction, self._direct = direct, True
@@ -99,17 +109,15 @@ class ActiveSet:
         return self._clock
 
 
-def _solve_directly(step: sp.csr_array, change: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Solves `(I - step) d = change` by LU factors; returns None if they would be too large, or the matrix singular."""
-    n = step.shape[0]
+def _solve_directly(matrix: sp.csr_array, change: NDArray[np.float64], sparse: bool) -> NDArray[np.float64] | None:
+    """Solves `matrix d = change` by LU factors; returns None if they would be too large, or the matrix singular."""
     try:
-        matrix = sp.csr_array(sp.eye_array(n, format="csr") - step)
-        if n > _SMALL and n <= _LARGEST_FACTORIZED and stays_sparse(matrix):
+        if sparse:
             # Diagonally dominant by rows, so that no pivoting is needed.
             options = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
             factors = scipy.sparse.linalg.splu(sp.csc_matrix(matrix), "MMD_AT_PLUS_A", **options)
             return np.asarray(factors.solve(change))
-        return np.linalg.solve(matrix.toarray(), change) if n <= _DENSE_UP_TO else None
+        return np.linalg.solve(matrix.toarray(), change) if change.size <= _DENSE_UP_TO else None
     except (np.linalg.LinAlgError, RuntimeError):  # raised by NumPy and SuperLU for a singular matrix
         return None
 
