@@ -7,7 +7,7 @@ from hypothesis import given
 from random_models import models, random_model
 
 import lazymdp as lz
-from lazymdp.exact import path_exact, path_sparse
+from lazymdp.exact import path_exact, path_sparse, policy_inverse
 
 
 def path_by(walk, mdp, default_policy, steps=3):
@@ -116,13 +116,13 @@ def test_the_structure_of_a_model_decides_how_its_matrix_is_kept():
     def of(mdp):
         return path_sparse.SparseWalk(lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.0))._base
 
-    assert isinstance(of(grid(20)), path_sparse._Factors)
-    assert isinstance(of(random_sparse(300, 0, successors=4)), path_sparse._Inverse)
+    assert isinstance(of(grid(20)), policy_inverse.Factors)
+    assert isinstance(of(random_sparse(300, 0, successors=4)), policy_inverse.Inverse)
     chain = np.zeros((400, 2, 400))
     states = np.arange(400)
     chain[states, 0, np.minimum(states + 1, 399)] = 1.0
     chain[states, 1, 0] = 1.0  # a start state that every state leads to does not fill the factors
-    assert isinstance(of(lz.MDP(chain, np.arange(800.0).reshape(400, 2), 0.9)), path_sparse._Factors)
+    assert isinstance(of(lz.MDP(chain, np.arange(800.0).reshape(400, 2), 0.9)), policy_inverse.Factors)
 
 
 def test_a_tolerance_that_needs_many_prices_is_met_by_the_exact_path():

@@ -27,7 +27,7 @@ from lazymdp._files import write_csv
 from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
 from lazymdp.exact.linear import policy_line
 from lazymdp.exact.path_exact import Progress, Trace, exact_trace
-from lazymdp.exact.path_within_tol import certified_error, certified_trace
+from lazymdp.exact.path_within_tol import certified_error, certified_trace, policy_error
 from lazymdp.exact.solve import NotConverged
 from lazymdp.lazy import LazyMDP, check_eta
 from lazymdp.mdp import MDP
@@ -220,15 +220,18 @@ def eta_path(
         raise ValueError(f"tol is {tol}, expected a positive number, or None for the exact path.")
     if tol is not None:
         return _assemble(lazy, certified_trace(lazy, tol, progress), tol)
-    path = _assemble(lazy, exact_trace(lazy, progress), 0.0)
-    _check_bottom(lazy, path)
+    trace = exact_trace(lazy, progress)
+    path = _assemble(lazy, trace, 0.0)
+    _check_bottom(lazy, path.action_at(0.0), trace.last_value)
     return path
 
 
-def _check_bottom(lazy: LazyMDP, path: EtaPath) -> None:
-    """Certifies the policy reached at price 0, where an error made anywhere on the way down would show."""
-    error = certified_error(lazy, path.value_at(0.0))
-    scale = 1.0 + lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
+def _check_bottom(lazy: LazyMDP, action: NDArray[np.int64], value: NDArray[np.float64] | None) -> None:
+    """Certifies the policy reached at price 0 and its value, where an error made on the way down would show."""
+    if value is None:
+        value = policy_line(lazy.mdp, lazy.default_policy, action)[0]
+    error = certified_error(lazy, value) + policy_error(lazy, action, value)
+    scale = 1.0 + lazy.mdp.max_reward + float(np.abs(value).max())
     if not error <= 1e-6 * scale:
         warnings.warn(
             f"the policy at price 0 is only proven to be within {error:.1e} of the optimum: rounding errors have "

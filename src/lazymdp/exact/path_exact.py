@@ -69,12 +69,14 @@ class Trace:
         switches: `(index of the breakpoint, state, action below it, action above it)`.
         start_base_values: Base value of each policy from the start distribution: one more than breakpoints.
         start_control_counts: Expected discounted number of controls of each policy from the start distribution.
+        last_value: `[S]` base value of the policy at price 0, as the walk has it; None if not known.
     """
 
     breakpoints: list[float] = field(default_factory=list)
     switches: list[tuple[int, int, int, int]] = field(default_factory=list)
     start_base_values: list[float] = field(default_factory=list)
     start_control_counts: list[float] = field(default_factory=list)
+    last_value: NDArray[np.float64] | None = None
 
     def add(self, eta: float, before: NDArray[np.int64], after: NDArray[np.int64], value: float, count: float) -> None:
         """Records a change of the policy at `eta` from `before` to `after`, both `[S]` actions."""
@@ -109,6 +111,7 @@ def follow(walk: SparseWalk | _Tableau, progress: Progress | None = None) -> Tra
                 trace.add(eta, before, walk.action, walk.start_base_value, walk.start_control_count)
                 before = walk.action.copy()
             if not choices or crossing <= _SAME_PRICE * scale:
+                trace.last_value = walk.base_value()
                 return trace
             eta = crossing
         walk.step(choices[0])
@@ -167,7 +170,8 @@ class _Tableau:
                 factors = scipy.linalg.lu_factor(step, overwrite_a=True, check_finite=False)
             except scipy.linalg.LinAlgWarning as error:
                 raise ValueError(TOO_LONG) from error
-        value = scipy.linalg.lu_solve(factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive])
+        self._lazy_factors, self._lazy_rewards = factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive]
+        value = scipy.linalg.lu_solve(factors, self._lazy_rewards)
         chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
         # The start distribution is one more row, so that its value and count are updated with the others.
         rows = np.zeros((n_slots + 1, n))
@@ -210,6 +214,15 @@ class _Tableau:
         if not flat < 1e-3:  # a single control would be lost in rounding
             raise ValueError(TOO_LONG)
         return flat
+
+    def base_value(self) -> NDArray[np.float64]:
+        """Returns the base value of the policy, `[S]`, from the gains of being lazy for one step."""
+        shortfall = np.zeros(self.alive.size)
+        lazy = np.flatnonzero(self.slot_action == self.lazy_action)
+        shortfall[self.slot_state[lazy]] = self._alpha[lazy]
+        value = np.zeros(self.action.size)
+        value[self.alive] = scipy.linalg.lu_solve(self._lazy_factors, self._lazy_rewards - shortfall)
+        return value
 
     def still_gains(self, slot: int, eta: float) -> bool:
         """Returns whether the choice in `slot` is better than the policy just below `eta`."""

@@ -20,30 +20,21 @@ that is updated by matrix products.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numba
 import numpy as np
-import scipy.linalg
-import scipy.linalg.blas
 import scipy.sparse as sp
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from lazymdp.exact.bellman import PolicyRows, Rows, expect, pack, rows_of
+from lazymdp.exact.bellman import PolicyRows, Rows, pack, rows_of
 from lazymdp.exact.linear import TOO_LONG
+from lazymdp.exact.policy_inverse import Factors, Inverse, expected, row_change
 from lazymdp.exact.sparsity import stays_sparse
 from lazymdp.lazy import LazyMDP
 
 _STEPS = 80
 """Number of steps between two factorizations: about where applying the steps takes as long as a factorization."""
-
-_LARGEST_INVERSE = 12_000
-"""Largest number of states for a dense inverse (1.2 GB)."""
-
-_LARGEST_FACTORIZED = 30_000
-"""Largest number of states for sparse factors: some minutes, as every breakpoint takes a sweep over all states."""
 
 _NO_SLOPE = 1e-13
 """Size, relative to the largest control count, below which a slope is rounding error: some hundred times epsilon."""
@@ -74,7 +65,7 @@ class SparseWalk:
         self.largest_gain = self.largest_value = 0.0
         self._packed: PolicyRows | None = None
         matrix = self._matrix()
-        self._base: _Factors | _Inverse = _Factors() if stays_sparse(matrix) else _Inverse()
+        self._base: Factors | Inverse = Factors() if stays_sparse(matrix) else Inverse()
         if mdp.n_states > self._base.largest:
             raise ValueError(
                 f"the exact path of {mdp.n_states} states needs too much {self._base.scarce}: at most "
@@ -115,6 +106,10 @@ class SparseWalk:
         They are found by `next_gains`, and no step may be made in between.
         """
         return self._ties.tolist()
+
+    def base_value(self) -> NDArray[np.float64]:
+        """Returns the base value of the policy, `[S]`."""
+        return self._line[0]
 
     def still_gains(self, choice: int, eta: float) -> bool:
         """Returns whether a choice is better than the policy just below `eta`, after other steps at that price."""
@@ -165,80 +160,6 @@ class SparseWalk:
         right = np.stack([self._packed.rewards, (self.action < self._mdp.n_actions).astype(float)])
         line = self._base.solve(right)
         return line + self._base.solve(right - (matrix @ line.T).T)
-
-
-class _Factors:
-    """The sparse LU factorization of a matrix."""
-
-    largest = _LARGEST_FACTORIZED
-    scarce = "time"
-
-    def factorize(self, matrix: sp.csr_array) -> None:
-        # The pattern is symmetric in grids, and nearly so in most models in which neighbors are near.
-        try:
-            self._factors = scipy.sparse.linalg.splu(
-                sp.csc_matrix(matrix), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-            )
-        except RuntimeError as error:  # raised by SuperLU for a singular matrix
-            raise ValueError(TOO_LONG) from error
-
-    def update(self, matrix: sp.csr_array, *steps: Any) -> None:
-        self.factorize(matrix)
-
-    def column(self, state: int) -> NDArray[np.float64]:
-        unit = np.zeros(self._factors.shape[0])
-        unit[state] = 1.0
-        return self._factors.solve(unit)
-
-    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.array([self._factors.solve(b) for b in right])
-
-
-class _Inverse:
-    """The dense inverse of a matrix."""
-
-    largest = _LARGEST_INVERSE
-    scarce = "memory"
-
-    def factorize(self, matrix: sp.csr_array) -> None:
-        # Stored by columns: each column is contiguous, and BLAS works in place.
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
-            try:
-                factors = scipy.linalg.lu_factor(matrix.toarray().T, overwrite_a=True, check_finite=False)
-            except scipy.linalg.LinAlgWarning as error:
-                raise ValueError(TOO_LONG) from error
-        unit = np.eye(matrix.shape[0], order="F")
-        self._inverse = scipy.linalg.lu_solve(factors, unit, trans=1, overwrite_b=True, check_finite=False)
-
-    def update(self, matrix: sp.csr_array, rows: Rows, columns: Any, pivots: Any, cross: Any, changes: Any) -> None:
-        """Applies the steps: `B^-1 -= sum_i c_i r_i / p_i` with `r_i = d_i B_(i-1)^-1`."""
-        n = self._inverse.shape[0]
-        right = np.empty((_STEPS, n))
-        _row_products(rows, self._inverse.T, changes, right)
-        lower = np.tril(cross, -1) / pivots
-        lower[np.diag_indices(_STEPS)] = 1.0
-        right = scipy.linalg.solve_triangular(lower, right, lower=True, unit_diagonal=True, overwrite_b=True)
-        right /= pivots[:, None]
-        self._inverse = scipy.linalg.blas.dgemm(-1.0, columns.T, right.T, 1.0, self._inverse, trans_b=1, overwrite_c=1)
-
-    def column(self, state: int) -> NDArray[np.float64]:
-        return self._inverse[:, state].copy()
-
-    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
-        return scipy.linalg.blas.dgemm(1.0, right, self._inverse, trans_b=1)
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _expected(rows: Rows, x: Any, state: Any, action: Any, n_actions: Any) -> Any:
-    """Computes `gamma P(. | state, action) . x`; the action `A` is lazy."""
-    first = state * n_actions
-    if action < n_actions:
-        return rows.gamma * expect(rows, x, first + action)
-    total = 0.0
-    for a in range(n_actions):
-        total += rows.default[first + a] * expect(rows, x, first + a)
-    return rows.gamma * total
 
 
 @numba.njit(cache=True, nogil=True)
@@ -317,17 +238,9 @@ def _gain(rows: Rows, value: Any, count: Any, state: int, action: int) -> Any:
     for a in range(n_actions):
         share = rows.default[here * n_actions + a] if lazy else (1.0 if a == chosen else 0.0)
         reward += share * rows.rewards[here * n_actions + a]
-    alpha = reward + _expected(rows, value, here, chosen, n_actions) - value[here]
-    beta = (0.0 if lazy else 1.0) + _expected(rows, count, here, chosen, n_actions) - count[here]
+    alpha = reward + expected(rows, value, here, chosen, n_actions) - value[here]
+    beta = (0.0 if lazy else 1.0) + expected(rows, count, here, chosen, n_actions) - count[here]
     return alpha, beta
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _row_change(rows: Rows, x: Any, change: Any, n_actions: Any) -> Any:
-    """Computes `d . x` for the change of a row, `d = gamma (P_before - P_after)`."""
-    state = np.uint64(change[0])
-    before = _expected(rows, x, state, np.uint64(change[1]), n_actions)
-    return before - _expected(rows, x, state, np.uint64(change[2]), n_actions)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
@@ -350,26 +263,17 @@ def _step(
     n_actions = np.uint64(rows.rewards.size // value.size)
     weights = np.empty(k)
     for i in range(k):
-        weight = _row_change(rows, column, changes[i], n_actions)
+        weight = row_change(rows, column, changes[i], n_actions)
         for j in range(i):
             weight -= cross[i, j] * weights[j]
         weights[i] = weight / pivots[i]
     for i in range(k):
         _subtract(column, weights[i], columns[i])
     for j in range(k):
-        cross[k, j] = _row_change(rows, columns[j], changes[k], n_actions)
-    pivot = 1.0 + _row_change(rows, column, changes[k], n_actions)
+        cross[k, j] = row_change(rows, columns[j], changes[k], n_actions)
+    pivot = 1.0 + row_change(rows, column, changes[k], n_actions)
     columns[k] = column
     pivots[k] = pivot
     _subtract(value, -alpha / pivot, column)
     _subtract(count, -beta / pivot, column)
     return pivot
-
-
-@numba.njit(cache=True, nogil=True)
-def _row_products(rows: Rows, inverse: Any, changes: Any, out: Any) -> None:
-    """Computes `out[i] = d_i B_0^-1`, where `inverse[j, i]` is entry `(i, j)` of the inverse."""
-    n_actions = np.uint64(rows.rewards.size // rows.absorbing.size)
-    for j in range(inverse.shape[0]):
-        for i in range(changes.shape[0]):
-            out[i, j] = _row_change(rows, inverse[j], changes[i], n_actions)

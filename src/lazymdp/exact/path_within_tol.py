@@ -158,6 +158,15 @@ def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
     return max(0.0, middle + width)
 
 
+def policy_error(lazy: LazyMDP, action: NDArray[np.int64], value: NDArray[np.float64]) -> float:
+    """Returns a proven bound on how far `value [S]` is above the value of the policy `action [S]`, by one sweep."""
+    control = (action < lazy.mdp.n_actions) & ~lazy.mdp.absorbing
+    chosen = np.where(control, np.arange(action.size) * lazy.mdp.n_actions + action, -1)
+    low, _ = over_states(bellman.follow, pack(rows_of(lazy), chosen), value, np.empty_like(value))
+    middle, width = Certificate(lazy)(min(low, 0.0), 0.0, value)
+    return max(0.0, width - middle)
+
+
 def _between(lazy: LazyMDP, tol: float, high: _Point, low: _Point, top: float) -> _Point | None:
     """Finds a point between two others by policy iteration, from the better of their policies in each state."""
     weight = (lazy.eta - low.eta) / (high.eta - low.eta)
