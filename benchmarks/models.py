@@ -119,6 +119,55 @@ def random_sparse(n: int = 100_000, actions: int = 5, successors: int = 5, seed:
     return _problem(targets, chances, rng.random((n, actions)), actions)
 
 
+def chain(n: int, slip: float = 0.1, stiff: bool = False) -> Problem:
+    """Returns a line of n states with the moves left and right; entering the last state gives reward 1 and ends it.
+
+    A move goes the other way with probability `slip`. In a stiff chain, states keep their place with a probability
+    that varies between 0 and 0.9999, so that some parts change in one step and others over thousands.
+    """
+    states = np.arange(n)
+    left, right = np.maximum(states - 1, 0), np.minimum(states + 1, n - 1)
+    successors = np.stack([left, right, states] * 2, axis=1).reshape(-1, 3)
+    stay = 1.0 - 10.0 ** -np.random.default_rng(0).integers(0, 5, n) if stiff else np.zeros(n)
+    stay = np.append(stay[:-1], 0.0)
+    there, back = (1 - slip) * (1 - stay), slip * (1 - stay)
+    chances = np.stack([there, back, stay, back, there, stay], axis=1).reshape(-1, 3)
+    successors[-2:] = n - 1
+    rewards = np.where(successors == n - 1, chances, 0.0).sum(axis=1).reshape(n, 2)
+    rewards[-1] = 0.0
+    return _problem(successors, chances, rewards, 2)
+
+
+def blocks(n: int, size: int = 50, leak: float = 1e-4, actions: int = 3, seed: int = 0) -> Problem:
+    """Returns a nearly decomposable model: random within blocks of `size` states, which are left with chance `leak`."""
+    rng = np.random.default_rng(seed)
+    own = np.repeat(np.arange(n), actions)[:, None] // size * size
+    inside = own + rng.integers(0, size, size=(n * actions, 4))
+    targets = np.hstack([np.minimum(inside, n - 1), rng.integers(0, n, size=(n * actions, 1))])
+    chances = np.hstack([rng.dirichlet(np.ones(4), size=n * actions) * (1 - leak), np.full((n * actions, 1), leak)])
+    level = np.repeat(rng.random(-(-n // size)), size)[:n, None]  # blocks differ in their rewards
+    return _problem(targets, chances, 0.5 * level + 0.5 * rng.random((n, actions)), actions)
+
+
+def absorbed(n: int, chance: float = 0.01, actions: int = 3, seed: int = 0) -> Problem:
+    """Returns a random model with three successors per choice that ends in the last state with the given chance."""
+    rng = np.random.default_rng(seed)
+    targets = np.hstack([rng.integers(0, n, size=(n * actions, 3)), np.full((n * actions, 1), n - 1)])
+    chances = np.hstack([rng.dirichlet(np.ones(3), size=n * actions) * (1 - chance), np.full((n * actions, 1), chance)])
+    rewards = rng.random((n, actions))
+    targets[-actions:] = n - 1
+    rewards[-1] = 0.0
+    return _problem(targets, chances, rewards, actions)
+
+
+def dense(n: int, actions: int = 3, seed: int = 0) -> Problem:
+    """Returns a model in which every state leads to every other."""
+    rng = np.random.default_rng(seed)
+    chances = rng.exponential(size=(n * actions, n))
+    chances /= chances.sum(axis=1, keepdims=True)
+    return _problem(np.tile(np.arange(n), (n * actions, 1)), chances, rng.random((n, actions)), actions)
+
+
 def _problem(successors: np.ndarray, chances: np.ndarray, rewards: np.ndarray, n_actions: int) -> Problem:
     """Makes a problem from rows of equal length. Probabilities of repeated successors are added up."""
     n_rows, width = successors.shape

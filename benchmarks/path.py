@@ -21,7 +21,7 @@ from functools import partial
 import numpy as np
 
 import report
-from models import two_action_arm
+from models import grid, two_action_arm
 
 SIZES = (500, 1000, 2000)
 GAMMA = 0.95  # discount factor of the arms
@@ -30,6 +30,21 @@ WORLD, WORLD_GAMMA = "lazymdp/KeyDoorTreasure-v0", 0.99
 WORLD_POLICIES, WORLD_SECONDS = 150, 0.1  # expected number of policies, and the goal for the time
 WARM_UP_SIZE = 20
 HEADER = ("states", "solver", "seconds", "CPU seconds", "relative to ours", "difference", "warm-up s")
+SCALING = ((20, None), (50, None), (100, None), (50, 1e-3), (100, 1e-3), (300, 1e-3))  # size of the grid, tol
+SCALING_HEADER = (
+    "grid",
+    "states",
+    "tol",
+    "breakpoints",
+    "switches",
+    "seconds",
+    "CPU seconds",
+    "peak MB",
+    "goal s",
+    "met",
+)
+SCALING_GOALS = {(50, None): 1.5, (100, None): 60.0, (300, 1e-3): 60.0}  # seconds
+SCALING_MEMORY = 1000  # MB, for every grid
 WORLD_HEADER = ("world", "breakpoints", "seconds", "goal", "met", "warm-up s")
 
 
@@ -45,12 +60,15 @@ def main() -> None:
     world = _fresh_process(time_world, options.repeats)
     world_cells = [_world_cells(world)]
     report.show("the whole path of Key-Door-Treasure", WORLD_HEADER, world_cells)
+    grids = [_fresh_process(time_grid, n, tol) for n, tol in SCALING[: 1 if options.quick else None]]
+    grid_cells = [_grid_cells(row) for row in grids]
+    report.show("the path of a grid", SCALING_HEADER, grid_cells)
     if options.quick or set(options.sizes) != set(SIZES) or set(options.solvers) != set(SOLVERS):
         print("partial run: nothing written")
         return
     packages = ["lazymdp", "markovianbandit-pkg", "numpy", "scipy", "numba"]
-    results = {"circumstances": report.circumstances(packages), "rows": rows, "world": world}
-    report.write("path", "Every eta at once", results, _sections(cells, world_cells))
+    results = {"circumstances": report.circumstances(packages), "rows": rows, "world": world, "grids": grids}
+    report.write("path", "Every eta at once", results, _sections(cells, world_cells, grid_cells))
 
 
 def run_arm(n: int, keys: list[str], repeats: int) -> list[dict]:
@@ -122,6 +140,31 @@ SOLVERS: dict[str, Callable[..., Callable[[], np.ndarray]]] = {
 }
 
 
+def time_grid(n: int, tol: float | None) -> dict:
+    """Times the path of an n x n grid under the uniform default policy, exact or within a tolerance."""
+    import resource
+
+    import lazymdp as lz
+
+    def path(size: int) -> lz.EtaPath:
+        problem = grid(size)
+        mdp = lz.MDP(problem.transitions, problem.rewards, problem.gamma)
+        return lz.eta_path(mdp, problem.default, tol=tol)
+
+    path(12)  # compiles
+    found = _clock(partial(path, n))
+    answer = found.pop("answer")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {
+        "n": n,
+        "tol": tol,
+        "breakpoints": answer.breakpoints.size,
+        "switches": len(answer.switches),
+        "peak_mb": peak,
+        **found,
+    }
+
+
 def time_world(repeats: int) -> dict:
     """Times the whole path of Key-Door-Treasure under the uniform default policy."""
     import gymnasium as gym
@@ -185,6 +228,23 @@ def _cells(row: dict, rows: list[dict]) -> list[str]:
     ]
 
 
+def _grid_cells(row: dict) -> list[str]:
+    goal = SCALING_GOALS.get((row["n"], row["tol"]))
+    met = goal is None or (row["cpu"] <= goal and row["peak_mb"] <= SCALING_MEMORY)
+    return [
+        f"{row['n']} x {row['n']}",
+        f"{row['n'] ** 2:,}",
+        "exact" if row["tol"] is None else f"{row['tol']:g}",
+        f"{row['breakpoints']:,}",
+        f"{row['switches']:,}",
+        report.number(row["seconds"]),
+        report.number(row["cpu"]),
+        f"{row['peak_mb']:,.0f}",
+        "-" if goal is None else report.number(goal),
+        "-" if goal is None else "yes" if met else "no",
+    ]
+
+
 def _world_cells(world: dict) -> list[str]:
     met = world["seconds"] < WORLD_SECONDS and world["policies"] == WORLD_POLICIES
     return [
@@ -197,7 +257,7 @@ def _world_cells(world: dict) -> list[str]:
     ]
 
 
-def _sections(cells: list[list[str]], world_cells: list[list[str]]) -> list[str]:
+def _sections(cells: list[list[str]], world_cells: list[list[str]], grid_cells: list[list[str]]) -> list[str]:
     return [
         f"The table shows dense random arms with two actions and discount factor {GAMMA}. Each time is the best of "
         "several runs, and each solver runs in its own process. *CPU seconds* is the sum over all threads. The peer "
@@ -209,6 +269,10 @@ def _sections(cells: list[list[str]], world_cells: list[list[str]]) -> list[str]
         report.markdown(HEADER, cells),
         f"The whole path of `{WORLD}`, gamma {WORLD_GAMMA}, uniform default policy:",
         report.markdown(WORLD_HEADER, world_cells),
+        "The path of a slippery N x N grid with one goal, gamma 0.99, uniform default policy. *Peak* is "
+        "the resident memory of the whole process, about 180 MB of which are Python and packages. The goals are for "
+        "CPU seconds, because other work ran on the machine.",
+        report.markdown(SCALING_HEADER, grid_cells, words=1),
     ]
 
 

@@ -347,3 +347,15 @@ def test_toy_text_agrees_with_quantecon_on_the_explicit_model(env_id, eta):
     gap = np.abs(solution.lazy_gap - eta)
     clear = ~mdp.absorbing & (gap > 1e-6)
     np.testing.assert_array_equal(solution.control[clear], (peer.sigma != mdp.n_actions)[clear])
+
+
+@pytest.mark.parametrize("gamma", [0.999, 0.9999])
+@pytest.mark.parametrize(("n_states", "n_models"), [(7, 60), (30, 20), (300, 3)])
+def test_auto_is_never_held_up_by_slow_sweeps(n_states, n_models, gamma):
+    """Absorption, cycles and rare transitions made it sweep thousands of times, where policy iteration is immediate."""
+    for seed in range(n_models):
+        successors = None if seed % 2 else 1 + seed // 2 % 3
+        model = random_model(seed, n_states, 2, gamma, n_absorbing=seed // 3 % 2, successors=successors)
+        solution = lz.solve(lz.LazyMDP(model.mdp, model.default, 0.1 * (seed % 3)), 1e-3)
+        assert solution.converged
+        assert solution.iterations < 100, (seed, solution)

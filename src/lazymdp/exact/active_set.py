@@ -6,7 +6,8 @@ from any reward, and are then not visited again.
 
 A sweep alone shrinks the error by a factor of gamma. Between sweeps there is therefore a step of policy iteration on
 the active states: with the greedy choices fixed, the correction `d` of their values solves `(I - gamma P) d = T v - v`,
-while inactive states keep their values. It is solved approximately, by BiCGSTAB.
+while inactive states keep their values. It is solved approximately, by BiCGSTAB. Where BiCGSTAB does not converge (on
+long cycles without a discount to speak of, for example), it is solved directly if the factors fit in memory.
 """
 
 from __future__ import annotations
@@ -15,12 +16,27 @@ from typing import Any
 
 import numba
 import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from lazymdp.exact.bellman import Rows, best_and_lazy
-from lazymdp.exact.linear import bicgstab
+from lazymdp.exact.krylov import bicgstab
+from lazymdp.exact.sparsity import stays_sparse
 
 BLOCK = 64
+
+_CHEAP_UP_TO, _FEW_ITERATIONS = 2_000, 40
+"""Number of states up to which a direct solution is cheap, so that BiCGSTAB gets this many iterations only."""
+
+_SMALL = 100
+"""Largest number of states for which a correction is solved with a dense matrix if BiCGSTAB fails, even if sparse."""
+
+_DENSE_UP_TO = 1_500
+"""Largest number of states for which a correction is solved with a dense matrix if BiCGSTAB fails, if not sparse."""
+
+_LARGEST_FACTORIZED = 100_000
+"""Largest number of states for which a correction is solved with sparse LU factors if BiCGSTAB fails."""
 
 _ONE = np.uint64(1)
 
@@ -38,6 +54,8 @@ class ActiveSet:
         self._where = np.full(value.size, -1, dtype=np.int32)  # index of a state in the linear system, or -1
         self._clock = 1
         self._forwards = False
+        self._direct = False  # whether BiCGSTAB has failed
+        self._sparse: bool | None = None  # whether LU factors are sparse; None if not known yet
 
     def wake(self, changes: NDArray[np.float64], theta: float) -> None:
         """Marks the blocks in which `changes [S]`, made to the values from outside, exceed `theta`."""
@@ -67,9 +85,20 @@ class ActiveSet:
         chosen, change, ends = _choose(self.rows, self.value, states, self._where)
         columns, weights = _fill(self.rows, states, self._where, chosen, ends)
         self._where[states] = -1
-        correction, done = bicgstab(ends, columns, weights, change, forcing, 0.3 * theta, max_iterations)
+        done = False
+        if not self._direct:
+            if states.size <= _CHEAP_UP_TO:
+                max_iterations = min(max_iterations, _FEW_ITERATIONS)
+            correction, done = bicgstab(ends, columns, weights, change, forcing, 0.3 * theta, max_iterations)
         if not done:
-            return False
+            step = sp.csr_array((weights, columns, ends), shape=(states.size, states.size))
+            matrix = sp.csr_array(sp.eye_array(states.size, format="csr") - step)
+            if self._sparse is None:
+                self._sparse = _SMALL < states.size <= _LARGEST_FACTORIZED and stays_sparse(matrix)
+            direct = _solve_directly(matrix, change, self._sparse)
+            if direct is None:
+                return False
+            correction, self._direct = direct, True
         self._clock += 1
         _apply(self.value, states, correction, self._moved, self._drift, self._clock, theta)
         return True
@@ -78,6 +107,19 @@ class ActiveSet:
     def clock(self) -> int:
         """Time, counted in block sweeps."""
         return self._clock
+
+
+def _solve_directly(matrix: sp.csr_array, change: NDArray[np.float64], sparse: bool) -> NDArray[np.float64] | None:
+    """Solves `matrix d = change` by LU factors; returns None if they would be too large, or the matrix singular."""
+    try:
+        if sparse:
+            # Diagonally dominant by rows, so that no pivoting is needed.
+            options = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+            factors = scipy.sparse.linalg.splu(sp.csc_matrix(matrix), "MMD_AT_PLUS_A", **options)
+            return np.asarray(factors.solve(change))
+        return np.linalg.solve(matrix.toarray(), change) if change.size <= _DENSE_UP_TO else None
+    except (np.linalg.LinAlgError, RuntimeError):  # raised by NumPy and SuperLU for a singular matrix
+        return None
 
 
 # Arrays are sized by counting first: an array that grows inside a loop makes the loop ten times slower.

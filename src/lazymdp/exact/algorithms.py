@@ -29,6 +29,15 @@ _SETTLED = 0.05
 _FINAL = 0.001
 """Share of changed choices below which the policy counts as final."""
 
+_PROBES = 4
+"""Number of sweeps from which the pace of modified policy iteration is predicted."""
+
+_PATIENCE = 100.0
+"""Number of sweeps for which local policy iteration would take about as long as modified policy iteration."""
+
+_SHRINKS = 0.9
+"""Factor by which differences between states must shrink per sweep for modified policy iteration to be tried."""
+
 _LOCAL_ROUNDS = 60
 """Number of linear solves after which local policy iteration continues with sweeps alone."""
 
@@ -82,23 +91,54 @@ def modified_policy_iteration(search: Search) -> str:
 
     As long as many choices still change, sweeps that keep them are of no use, and the next sweep chooses again.
     """
+    _modified(search, patience=np.inf)
+    return "modified_policy_iteration"
+
+
+def _modified(search: Search, patience: float) -> bool:
+    """Runs modified policy iteration. Returns False if it seems to need more than `patience` further sweeps."""
     out = np.empty_like(search.value)
     chosen = np.full(search.value.size, -1, dtype=np.int64)
     before, policy = chosen.copy(), None
-    while not search.done(*search.backup(out, chosen)):
+    pace = _Pace(search.tol)
+    while not search.done(*(change := search.backup(out, chosen))):
         search.value, out = out, search.value
+        if pace.sweeps_left(search.certificate(*change, search.value)[1]) > patience:
+            return False
         changes = np.count_nonzero(chosen != before)
         before[:] = chosen
         if changes > _SETTLED * chosen.size:
             continue
         policy = bellman.pack(search.rows, chosen, policy)
         settled = changes <= _FINAL * chosen.size  # probably the final policy: evaluate it fully
+        fixed = _Pace(search.tol)
         for _ in range(10 * _FOLLOW if settled else _FOLLOW):
             low, high = over_states(bellman.follow, policy, search.value, out)
             search.value, out = out, search.value
-            if settled and 2.0 * search.certificate(low, high, search.value)[1] <= search.tol:
+            if not settled:
+                continue
+            error = search.certificate(low, high, search.value)[1]
+            if 2.0 * error <= search.tol:
                 break
-    return "modified_policy_iteration"
+            if fixed.sweeps_left(error) > patience:
+                return False
+    return True
+
+
+class _Pace:
+    """Predicts from the last errors how many sweeps are left until the tolerance is met."""
+
+    def __init__(self, tol: float) -> None:
+        self._tol = tol
+        self._errors: list[float] = []
+
+    def sweeps_left(self, error: float) -> float:
+        """Adds the error bound of one more sweep. Returns the prediction; 0 for the first `_PROBES` sweeps."""
+        self._errors.append(error)
+        if len(self._errors) <= _PROBES or error <= self._tol:
+            return 0.0
+        rate = (error / self._errors[-_PROBES]) ** (1.0 / (_PROBES - 1))
+        return float(np.log(error / self._tol) / -np.log(rate)) if rate < 1.0 else np.inf
 
 
 def policy_iteration(search: Search) -> str:
@@ -134,7 +174,11 @@ def local_policy_iteration(search: Search) -> str:
 
 
 def auto(search: Search) -> str:
-    """Chooses by a few sweeps: how quickly differences between states shrink, and how many states change."""
+    """Chooses by a few sweeps: how quickly differences between states shrink, and how many states change.
+
+    Modified policy iteration is left as soon as it seems to need many more sweeps: where a discount near 1, rare
+    transitions or slow absorption hold it up.
+    """
     out = np.empty_like(search.value)
     spans = []
     for _ in range(3):
@@ -146,8 +190,8 @@ def auto(search: Search) -> str:
         spans.append(high - low)
         if moving < 0.5:
             break
-    if len(spans) == 3 and spans[2] < 0.7 * spans[1]:
-        return modified_policy_iteration(search)
+    if len(spans) == 3 and spans[2] < _SHRINKS * spans[1] and _modified(search, _PATIENCE):
+        return "modified_policy_iteration"
     return local_policy_iteration(search)
 
 

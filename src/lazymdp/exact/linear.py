@@ -15,15 +15,14 @@ evaluation is refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import numba
 import numpy as np
 import scipy.linalg.lapack
 import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from lazymdp.exact.krylov import bicgstab
 from lazymdp.mdp import MDP
 
 _DENSE_UP_TO = 400
@@ -46,8 +45,6 @@ TOO_LONG = (
 )
 
 EPS = float(np.finfo(float).eps)
-
-_ONE = np.uint64(1)
 
 
 def rounding_terms(mdp: MDP) -> int:
@@ -225,90 +222,3 @@ def _iterate(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.flo
             return None
         solutions.append(x)
     return np.array(solutions)
-
-
-@numba.njit(cache=True, nogil=True, fastmath=True)
-def _multiply(ends: Any, columns: Any, weights: Any, x: Any, out: Any) -> None:
-    """Computes `out = (I - gamma P) x`."""
-    for i in range(np.uint64(x.size)):
-        total = 0.0
-        for j in range(np.uint64(ends[i]), np.uint64(ends[i + _ONE])):
-            total += weights[j] * x[np.uint32(columns[j])]
-        out[i] = x[i] - total
-
-
-@numba.njit(cache=True, nogil=True, fastmath=True)
-def _precondition(ends: Any, columns: Any, weights: Any, x: Any, out: Any) -> None:
-    """Approximates `(I - gamma P)^-1 x` by one forward and one backward Gauss-Seidel sweep, starting from 0."""
-    n = np.uint64(x.size)
-    out[:] = 0.0
-    for i in range(n):
-        total = 0.0
-        for j in range(np.uint64(ends[i]), np.uint64(ends[i + _ONE])):
-            total += weights[j] * out[np.uint32(columns[j])]
-        out[i] = x[i] + total
-    for k in range(n):
-        back = n - _ONE - k
-        total = 0.0
-        for j in range(np.uint64(ends[back]), np.uint64(ends[back + _ONE])):
-            total += weights[j] * out[np.uint32(columns[j])]
-        out[back] = x[back] + total
-
-
-@numba.njit(cache=True, nogil=True, fastmath=True)
-def _dot(x: Any, y: Any) -> float:
-    """Computes `x . y`. BLAS would start threads for vectors this short, and spend its time waiting for them."""
-    total = 0.0
-    for i in range(np.uint64(x.size)):
-        total += x[i] * y[i]
-    return total
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # division by zero gives inf or nan, not an exception
-def bicgstab(
-    ends: Any, columns: Any, weights: Any, change: Any, forcing: float, floor: float, max_iterations: int
-) -> Any:
-    """Solves `(I - gamma P) d = change` until no residual exceeds `max(forcing * largest change, floor)`.
-
-    Returns:
-        The correction `d`, and whether it converged. A correction that did not converge must not be used.
-    """
-    n = change.size
-    solution, residual, shadow = np.zeros(n), change.copy(), change
-    direction, image = np.zeros(n), np.zeros(n)
-    smooth, smooth_image, smooth_direction = np.empty(n), np.empty(n), np.empty(n)
-    target = max(forcing * np.max(np.abs(change)), floor)
-    if np.max(np.abs(change)) <= target:
-        return solution, True
-    rho = alpha = omega = 1.0
-    for iteration in range(max_iterations):
-        rho_new = _dot(shadow, residual)
-        if iteration == 0:
-            direction[:] = residual
-        else:
-            beta = (rho_new / rho) * (alpha / omega)
-            for i in range(n):
-                direction[i] = residual[i] + beta * (direction[i] - omega * image[i])
-        rho = rho_new
-        _precondition(ends, columns, weights, direction, smooth_direction)
-        _multiply(ends, columns, weights, smooth_direction, image)
-        alpha = rho / _dot(shadow, image)
-        for i in range(n):
-            residual[i] -= alpha * image[i]
-        _precondition(ends, columns, weights, residual, smooth)
-        _multiply(ends, columns, weights, smooth, smooth_image)
-        scale = _dot(smooth_image, smooth_image)
-        omega = _dot(smooth_image, residual) / scale if scale > 0.0 else 0.0
-        worst, checksum = 0.0, 0.0
-        for i in range(n):
-            solution[i] += alpha * smooth_direction[i] + omega * smooth[i]
-            residual[i] -= omega * smooth_image[i]
-            worst = max(worst, abs(residual[i]))
-            checksum += solution[i] + residual[i]  # `max` ignores nan, a sum does not
-        if not np.isfinite(checksum):
-            return solution, False
-        if worst <= target:
-            return solution, True
-        if omega == 0.0 or rho == 0.0:
-            return solution, False
-    return solution, False

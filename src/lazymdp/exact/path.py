@@ -29,7 +29,7 @@ from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_fo
 from lazymdp.exact.eta_bounds import eta_max
 from lazymdp.exact.linear import policy_line
 from lazymdp.exact.path_exact import Progress, Trace, always_lazy, exact_trace
-from lazymdp.exact.path_within_tol import certified_error, certified_trace
+from lazymdp.exact.path_within_tol import certified_error, certified_trace, policy_error
 from lazymdp.exact.solve import NotConverged
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
@@ -209,7 +209,7 @@ def eta_path(
     Args:
         mdp: The base model.
         default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
-        tol: None for the exact path, which suits models of up to a few thousand states. With a number, models of any
+        tol: None for the exact path, which suits models of up to ten thousand states. With a number, models of any
             size get a path whose values are proven to be within `tol` of the optimum in every state at every price.
         progress: Called with the number of switches (with `tol`, of prices solved) so far and the price reached.
     """
@@ -219,15 +219,18 @@ def eta_path(
         allowed = check_tol(tol, ", or None for the exact path")
         return _assemble(lazy, certified_trace(lazy, allowed, progress), allowed)
     top = eta_max(mdp, lazy.default_policy)  # it refuses models whose breakpoints would be rounding errors
-    path = _assemble(lazy, exact_trace(lazy, progress) if top > 0.0 else always_lazy(lazy), 0.0)
-    _check_bottom(lazy, path)
+    trace = exact_trace(lazy, progress) if top > 0.0 else always_lazy(lazy)
+    path = _assemble(lazy, trace, 0.0)
+    _check_bottom(lazy, path.action_at(0.0), trace.last_value)
     return path
 
 
-def _check_bottom(lazy: LazyMDP, path: EtaPath) -> None:
-    """Certifies the policy reached at price 0, where an error made anywhere on the way down would show."""
-    error = certified_error(lazy, path.value_at(0.0))
-    scale = lazy.mdp.max_reward + float(np.abs(path.value_at(0.0)).max())
+def _check_bottom(lazy: LazyMDP, action: NDArray[np.int64], value: NDArray[np.float64] | None) -> None:
+    """Certifies the policy reached at price 0 and its value, where an error made on the way down would show."""
+    if value is None:
+        value = policy_line(lazy.mdp, lazy.default_policy, action)[0]
+    error = certified_error(lazy, value) + policy_error(lazy, action, value)
+    scale = lazy.mdp.max_reward + float(np.abs(value).max())
     if not error <= 1e-6 * scale:
         warnings.warn(
             f"the policy at price 0 is only proven to be within {error:.1e} of the optimum: rounding errors have "

@@ -9,9 +9,13 @@ As the price falls, the next choice to become better is the one with the largest
 `beta > 0`. It changes one row of `B`, so everything else is updated by a rank-one step on the *tableau* `T = N B^-1` of
 the rows of all other choices. The steps are collected and applied in blocks, as matrix products, for speed.
 
-*Ties.* Several choices may become better at the same price. Each step has `beta > 0` and thus strictly raises K, so no
-policy occurs twice at one price, and the steps at this price end with the policy that is optimal just below it. Choices
-that tie on a whole interval (`alpha = beta = 0`) are left as they are, except that being lazy is preferred.
+Sparse models are walked without a tableau: see `path_sparse`.
+
+*Ties.* Several choices may become better at the same price, or at prices that rounding errors cannot tell apart: those
+at which the gain is 0 up to `NO_GAIN` times the largest value. Each step has `beta > 0` and thus strictly raises K, so
+no policy occurs twice at one price, and the steps at this price end with the policy that is optimal just below it.
+Choices that tie on a whole interval (`alpha = beta = 0`) are left as they are, except that being lazy is preferred. A
+choice whose `alpha` is 0 up to rounding gains nothing at any price and is ignored.
 
 *Stopping rule and guarantee.* The walk ends when no choice becomes better above price 0. As in the simplex method, the
 result is exact up to rounding errors; `eta_path` certifies the policy at price 0, where accumulated errors would show.
@@ -22,13 +26,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+import numba
 import numpy as np
 import scipy.linalg
 import scipy.linalg.blas
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import EPS, TOO_LONG, policy_line, policy_transitions, rounding_terms
+from lazymdp.exact.linear import TOO_LONG, policy_line, policy_transitions
+from lazymdp.exact.path_sparse import SparseWalk, no_gain
 from lazymdp.lazy import LazyMDP
 
 Progress = Callable[[int, float], None]
@@ -39,6 +46,12 @@ _BLOCK = 64
 
 _LARGEST_TABLEAU = 150_000_000
 """Largest number of entries in a tableau: 1.2 GB, and as much again while it is filled."""
+
+_SMALL = 100
+"""Largest number of states for which a tableau is always used."""
+
+_DENSE = 0.1
+"""Share of transitions with a probability above 0 from which on a tableau is used."""
 
 _NO_SLOPE = 1e-12
 """Relative size below which a slope counts as 0."""
@@ -56,12 +69,14 @@ class Trace:
         switches: `(index of the breakpoint, state, action below it, action above it)`.
         start_base_values: Base value of each policy from the start distribution: one more than breakpoints.
         start_control_counts: Expected discounted number of controls of each policy from the start distribution.
+        last_value: `[S]` base value of the policy at price 0, as the walk has it; None if not known.
     """
 
     breakpoints: list[float] = field(default_factory=list)
     switches: list[tuple[int, int, int, int]] = field(default_factory=list)
     start_base_values: list[float] = field(default_factory=list)
     start_control_counts: list[float] = field(default_factory=list)
+    last_value: NDArray[np.float64] | None = None
 
     def add(self, eta: float, before: NDArray[np.int64], after: NDArray[np.int64], value: float, count: float) -> None:
         """Records a change of the policy at `eta` from `before` to `after`, both `[S]` actions."""
@@ -81,35 +96,49 @@ def always_lazy(lazy: LazyMDP) -> Trace:
 
 def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
     """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint."""
+    return follow(SparseWalk(lazy) if is_sparse(lazy) else _Tableau(lazy), progress)
+
+
+def follow(walk: SparseWalk | _Tableau, progress: Progress | None = None) -> Trace:
+    """Records the policies of a walk that begins with the always-lazy policy."""
     trace = Trace()
-    tableau = _Tableau(lazy)
-    trace.start_base_values.append(tableau.start_base_value)
+    trace.start_base_values.append(walk.start_base_value)
     trace.start_control_counts.append(0.0)
     eta = np.inf
-    before = tableau.action.copy()
+    before = walk.action.copy()
     scale = 0.0
     met = {hash(before.tobytes())}  # the policies met at this price
     while True:
-        slot, crossing = tableau.next_gain()
+        choices, crossing = walk.next_gains(eta)
         scale = max(scale, crossing)
-        same = max(_SAME_PRICE * scale, tableau.least_price)
-        if slot < 0 or crossing < eta - same:  # no further tie at this price
-            for tied in tableau.lazy_ties(eta):
-                tableau.step(tied)
-            if not np.array_equal(before, tableau.action):
-                trace.add(eta, before, tableau.action, tableau.start_base_value, tableau.start_control_count)
-                before = tableau.action.copy()
-            if slot < 0 or crossing <= same:
+        same = max(_SAME_PRICE * scale, walk.level)
+        if not choices or crossing < eta - same:  # no further tie at this price
+            for tied in walk.lazy_ties():
+                walk.step(tied)
+            if not np.array_equal(before, walk.action):
+                trace.add(eta, before, walk.action, walk.start_base_value, walk.start_control_count)
+                before = walk.action.copy()
+            if not choices or crossing <= same:
+                trace.last_value = walk.base_value()
                 return trace
             eta = crossing
-            met = {hash(tableau.action.tobytes())}
-        tableau.step(slot)
-        policy = hash(tableau.action.tobytes())
+            met = {hash(walk.action.tobytes())}
+        walk.step(choices[0])
+        for choice in choices[1:]:
+            if walk.still_gains(choice, crossing):
+                walk.step(choice)
+        policy = hash(walk.action.tobytes())
         if policy in met:  # every step raises K, so that only rounding errors can lead in a circle
             raise ValueError(TOO_LONG)
         met.add(policy)
         if progress is not None:
-            progress(tableau.steps, min(eta, crossing))
+            progress(walk.steps, eta)
+
+
+def is_sparse(lazy: LazyMDP) -> bool:
+    """Returns whether a walk with `V` and `K` and sweeps over the transitions is faster than one with a tableau."""
+    n_states, n_actions = lazy.mdp.rewards.shape
+    return n_states > _SMALL and lazy.mdp.transitions.nnz < _DENSE * n_states * n_states * n_actions
 
 
 class _Tableau:
@@ -120,7 +149,7 @@ class _Tableau:
     Attributes:
         action: `[S]` the policy; `A` is lazy.
         steps: Number of steps made.
-        least_price: Price that cannot be told from 0, because of rounding errors in the values.
+        level: Size below which a gain, or a price, is rounding error.
     """
 
     def __init__(self, lazy: LazyMDP) -> None:
@@ -157,8 +186,9 @@ class _Tableau:
                 factors = scipy.linalg.lu_factor(step, overwrite_a=True, check_finite=False)
             except scipy.linalg.LinAlgWarning as error:
                 raise ValueError(TOO_LONG) from error
-        value = scipy.linalg.lu_solve(factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive])
-        self.least_price = 4.0 * EPS * rounding_terms(mdp) * (mdp.max_reward + float(np.abs(value).max()))
+        self._lazy_factors, self._lazy_rewards = factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive]
+        value = scipy.linalg.lu_solve(factors, self._lazy_rewards)
+        self.level = no_gain(mdp, value)
         chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
         # The start distribution is one more row, so that its value and count are updated with the others.
         rows = np.zeros((n_slots + 1, n))
@@ -183,27 +213,36 @@ class _Tableau:
         """Expected discounted number of controls of the policy from the start distribution."""
         return max(0.0, float(-self._beta[-1]))
 
-    def next_gain(self) -> tuple[int, float]:
-        """Returns the next slot to become better as the price falls, and that price; (-1, 0) if there is none."""
-        alpha, beta = self._alpha[:-1], self._beta[:-1]
-        flat = _NO_SLOPE * (1.0 + self._largest_count())
+    def next_gains(self, eta: float) -> tuple[list[int], float]:
+        """Returns the next slot to become better as the price falls from `eta`, and that price; ([], 0) if none."""
+        slot, price = _next_gain(self._alpha, self._beta, eta, self._flat(), self.level)
+        return ([slot] if slot >= 0 else []), price
+
+    def lazy_ties(self) -> list[int]:
+        """Returns the slots of lazy actions that tie with the policy's choices at every price."""
+        return _lazy_ties(
+            self._alpha, self._beta, self.slot_action == self.lazy_action, self._flat(), self.level
+        ).tolist()
+
+    def _flat(self) -> float:
+        """Returns the size below which a slope counts as 0."""
+        flat = _NO_SLOPE * (1.0 + _largest(self._beta))
         if not flat < 1e-3:  # a single control would be lost in rounding
             raise ValueError(TOO_LONG)
-        rising = beta > flat
-        if not rising.any():
-            return -1, 0.0
-        crossing = np.divide(alpha, beta, out=np.full(alpha.size, -np.inf), where=rising)
-        slot = int(crossing.argmax())
-        return (slot, float(crossing[slot])) if crossing[slot] > 0.0 else (-1, 0.0)
+        return flat
 
-    def lazy_ties(self, eta: float) -> NDArray[np.int64]:
-        """Returns the slots of lazy actions that tie with the policy's choices on a whole interval below `eta`."""
-        flat = np.abs(self._beta[:-1]) <= _NO_SLOPE * (1.0 + self._largest_count())
-        level = np.abs(self._alpha[:-1]) <= self.least_price + _NO_SLOPE * min(eta, 1e300)
-        return np.flatnonzero((self.slot_action == self.lazy_action) & flat & level)
+    def base_value(self) -> NDArray[np.float64]:
+        """Returns the base value of the policy, `[S]`, from the gains of being lazy for one step."""
+        shortfall = np.zeros(self.alive.size)
+        lazy = np.flatnonzero(self.slot_action == self.lazy_action)
+        shortfall[self.slot_state[lazy]] = self._alpha[lazy]
+        value = np.zeros(self.action.size)
+        value[self.alive] = scipy.linalg.lu_solve(self._lazy_factors, self._lazy_rewards - shortfall)
+        return value
 
-    def _largest_count(self) -> float:
-        return float(np.abs(self._beta).max())
+    def still_gains(self, slot: int, eta: float) -> bool:
+        """Returns whether the choice in `slot` is better than the policy just below `eta`."""
+        return bool(self._beta[slot] > self._flat() and self._alpha[slot] >= eta * self._beta[slot] - self.level)
 
     def step(self, slot: int) -> None:
         """Lets the choice in `slot` enter the policy."""
@@ -233,3 +272,38 @@ class _Tableau:
             self._table = update.T
             self._left[:] = 0.0
             self._pending = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _next_gain(alphas: Any, betas: Any, eta: float, flat: float, level: float) -> Any:
+    """Finds the largest `alpha / beta` over all slots with `beta > flat` and `alpha > level`, or a tie at `eta`."""
+    best, slot = 0.0, -1
+    for i in range(alphas.size - 1):
+        alpha, beta = alphas[i], betas[i]
+        if beta > flat and alpha > level:
+            crossing = eta if alpha >= eta * beta - level else alpha / beta
+            if crossing > best:
+                best, slot = crossing, i
+    return slot, best
+
+
+@numba.njit(cache=True, nogil=True)
+def _lazy_ties(alphas: Any, betas: Any, lazy: Any, flat: float, level: float) -> Any:
+    """Lists the slots in which `lazy` is set and both `alpha` and `beta` are 0 up to rounding."""
+    ties = np.empty(lazy.size, dtype=np.int64)
+    found = 0
+    for i in range(lazy.size):
+        if lazy[i] and abs(betas[i]) <= flat and abs(alphas[i]) <= level:
+            ties[found] = i
+            found += 1
+    return ties[:found].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _largest(x: Any) -> float:
+    """Returns the largest `|x|`; nan if there is one."""
+    largest = 0.0
+    for i in range(x.size):
+        if not abs(x[i]) <= largest:
+            largest = abs(x[i])
+    return largest

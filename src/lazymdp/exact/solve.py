@@ -8,7 +8,7 @@ Every algorithm stops when the error bound of `lazymdp.exact.error_bound` proves
 * `"local_policy_iteration"` adds linear solves on those states;
 * `"policy_iteration"` solves one linear system per policy and is exact up to rounding errors;
 * `"auto"` makes a few sweeps. If differences between states shrink quickly it continues with modified policy iteration,
-  otherwise with local policy iteration.
+  otherwise, or if that turns out slow, with local policy iteration.
 """
 
 from __future__ import annotations
