@@ -271,7 +271,7 @@ class _Reproduction:
     """`lazymdp reproduce`, repeated."""
 
     name = "reproduce"
-    _CHOSEN = ("fig3", "fig10")
+    _CHOSEN = ("fig3", "fig11")
 
     def __init__(self, folder: Path) -> None:
         began = time.monotonic()
