@@ -37,3 +37,5 @@ def optimized(request):
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", True)
+    if request.config.getoption("seeds") > 1:
+        jax.clear_caches()  # some hundred compiled programs would exhaust the memory maps of a process
