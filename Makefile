@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The test that runs the code of a page of the documentation; some pages need JAX or Stable-Baselines3.
 PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follows_it
 
-.PHONY: demo test lint types pytest test-interop test-deep test-browser seeds docs format bench results screenshots clean
+.PHONY: demo test lint types pytest test-interop test-deep test-browser seeds soak docs format bench results screenshots clean
 
 demo: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out demo
@@ -44,6 +44,10 @@ test-browser: $(VENV)/dev
 seeds: $(VENV)/deep $(VENV)/interop
 	JAX_PLATFORMS=cpu OMP_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false \
 		$(BIN)/pytest -n auto -q -m learning --seeds 20 tests
+
+# 10,000 random models against rational arithmetic, 1,000 damaged files, 60 killed processes: about 20 minutes on two cores.
+soak: $(VENV)/deep
+	$(BIN)/python tests/soak/soak.py
 
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

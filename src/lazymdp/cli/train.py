@@ -255,7 +255,7 @@ def _trust(folder: RunFolder) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return " to ".join(map(str, value))
+        return (" to " if isinstance(value[0], float) else " x ").join(map(str, value))  # prices, or widths of layers
     return f"{value:,}" if type(value) is int else str(value)
 
 
