@@ -16,7 +16,7 @@ LAZY = lz.LazyMDP(MDP, DEFAULT, 0.1)
 PATH = lz.eta_path(MDP, DEFAULT)
 
 TEXT, NOTHING, FLAG, LIST = "0.5", None, True, [0.5]
-NOT_NUMBERS = [TEXT, b"0.5", NOTHING, FLAG, LIST, np.nan, 0.5j, {}, np.array([0.5, 0.5]), object()]
+NOT_NUMBERS = [TEXT, b"0.5", NOTHING, FLAG, LIST, np.nan, 0.5j, {}, np.array([0.5, 0.5]), Ellipsis]
 NOT_INTEGERS = [*NOT_NUMBERS, 2.5, 1.0, np.float64(3.0), np.inf, -1, 10**30]
 NOT_SEEDS = [bad for bad in NOT_INTEGERS if not isinstance(bad, list)] + [2**63, 2**64, 1.5, [], [1, 1.5], [[1]], [-1]]
 
