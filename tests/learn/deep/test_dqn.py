@@ -124,8 +124,9 @@ def test_exploration_falls_as_in_dopamine():
 
 def test_the_step_size_falls_at_the_end_of_the_run_and_gradients_are_clipped():
     config = replace(
-        SMALL, clip_rewards=False, final_learning_rate=1e-5, decay_fraction=0.25, max_grad_norm=0.5, adam_epsilon=1e-8
-    )
+        SMALL, control_budget=None, clip_rewards=False, final_learning_rate=1e-5, decay_fraction=0.25,
+        max_grad_norm=0.5, adam_epsilon=1e-8,
+    )  # fmt: skip
     dqn, parameters = made(config), {"w": jnp.zeros(3)}
     state = dqn.optimizer.init(parameters)
     n_updates, sizes = int(dqn._updates_until(config.total_steps)), []
@@ -137,6 +138,12 @@ def test_the_step_size_falls_at_the_end_of_the_run_and_gradients_are_clipped():
     np.testing.assert_allclose(sizes[356 + 59], (1e-3 + 1e-5) / 2, rtol=0.02)
     np.testing.assert_allclose(sizes[-5:], 1e-5, rtol=1e-3)
     np.testing.assert_allclose(np.linalg.norm(state[1][0].mu["w"]), 0.5, rtol=1e-3)  # the mean of clipped gradients
+
+
+def test_with_a_control_budget_the_step_size_stays_above_a_tenth():
+    config = replace(SMALL, learning_rate=1e-3, final_learning_rate=1e-5, control_budget=None)
+    assert config.last_learning_rate == 1e-5 and replace(config, final_learning_rate=None).last_learning_rate == 1e-3
+    np.testing.assert_allclose(replace(config, control_budget=0.3).last_learning_rate, 1e-4)
 
 
 def test_the_huber_loss_is_linear_in_large_errors():

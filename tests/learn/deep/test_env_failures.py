@@ -161,7 +161,7 @@ class Walk(gym.Env):
             time.sleep(10_000)
         return np.zeros(2, np.float32), 1.0, self.steps % 7 == 0, False, {}
 
-gym.register("Walk-v0", Walk, disable_env_checker=True)
+gym.register("FailingWalk-v0", Walk, disable_env_checker=True)
 calls = 0
 
 def policy(seen):
@@ -176,7 +176,16 @@ OPTIONS = [*DQN_OPTIONS, "--steps", "4000", "--checkpoint-seconds", "0.001", "-o
 
 def test_a_hang_ends_with_exit_code_2_and_the_run_continues(tmp_path, monkeypatch, capsys):
     (tmp_path / "walk_that_hangs.py").write_text(WALK.replace("HANGS", "True"))
-    command = [sys.executable, "-m", "lazymdp", "train", "walk_that_hangs:Walk-v0", *OPTIONS, "--step-timeout", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "lazymdp",
+        "train",
+        "walk_that_hangs:FailingWalk-v0",
+        *OPTIONS,
+        "--step-timeout",
+        "2",
+    ]
     command += ["--reward-scale", "1"]  # otherwise it would hang in the random steps before training
     began = time.monotonic()
     done = subprocess.run(
@@ -184,7 +193,7 @@ def test_a_hang_ends_with_exit_code_2_and_the_run_continues(tmp_path, monkeypatc
     )
     assert done.returncode == 2 and time.monotonic() - began < 200
     said = " ".join(done.stderr.split())
-    assert "walk_that_hangs:Walk-v0, environment 0 of 4 (from 0), step" in said and "Traceback" not in said
+    assert "walk_that_hangs:FailingWalk-v0, environment 0 of 4 (from 0), step" in said and "Traceback" not in said
     assert said.endswith("no answer within 2 s (--step-timeout). To go on: lazymdp resume run --trust")
     assert 0 < RunFolder(tmp_path / "run").read().step <= 1200
 
@@ -192,12 +201,12 @@ def test_a_hang_ends_with_exit_code_2_and_the_run_continues(tmp_path, monkeypatc
 def test_a_default_policy_that_fails_during_training_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "walk_with_policy.py").write_text(WALK.replace("HANGS", "False"))
     monkeypatch.chdir(tmp_path)
-    given = ["train", "walk_with_policy:Walk-v0", *OPTIONS, "--default-policy", "walk_with_policy:policy"]
+    given = ["train", "walk_with_policy:FailingWalk-v0", *OPTIONS, "--default-policy", "walk_with_policy:policy"]
     with contextlib.suppress(KeyError):
         sys.modules.pop("walk_with_policy")
     assert main(given) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "Error: walk_with_policy:Walk-v0: the default policy failed on" in said and "KeyError('gone')" in said
+    assert "Error: walk_with_policy:FailingWalk-v0: the default policy failed on" in said and "KeyError('gone')" in said
     assert "no checkpoint was written" in said or "lazymdp resume run --trust" in said
 
 
