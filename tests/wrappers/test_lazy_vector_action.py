@@ -13,6 +13,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from lazymdp.wrappers.lazy_action import LazyAction
 from lazymdp.wrappers.lazy_vector_action import LazyVectorAction
 
+# JAX warns if another test of the same process has imported it; the forked environments do not use it.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork")
+
 LAZY = 5
 LENGTHS = (2, 3, 9)
 STEP_KEYS = ("took_control", "base_action", "base_reward", "control_cost")

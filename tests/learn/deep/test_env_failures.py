@@ -176,16 +176,8 @@ OPTIONS = [*DQN_OPTIONS, "--steps", "4000", "--checkpoint-seconds", "0.001", "-o
 
 def test_a_hang_ends_with_exit_code_2_and_the_run_continues(tmp_path, monkeypatch, capsys):
     (tmp_path / "walk_that_hangs.py").write_text(WALK.replace("HANGS", "True"))
-    command = [
-        sys.executable,
-        "-m",
-        "lazymdp",
-        "train",
-        "walk_that_hangs:FailingWalk-v0",
-        *OPTIONS,
-        "--step-timeout",
-        "2",
-    ]
+    command = [sys.executable, "-m", "lazymdp", "train", "walk_that_hangs:FailingWalk-v0", *OPTIONS]
+    command += ["--step-timeout", "2"]
     command += ["--reward-scale", "1"]  # otherwise it would hang in the random steps before training
     began = time.monotonic()
     done = subprocess.run(
