@@ -14,9 +14,7 @@ from __future__ import annotations
 import environment  # noqa: F401  re-executes this script in benchmarks/.venv, before anything else is needed
 
 # isort: split
-import argparse
 import csv
-import os
 import statistics
 import time
 
@@ -116,8 +114,8 @@ def write_page() -> None:
     sections = [
         "`lazymdp train ENV` without `--algorithm` takes `pqn` for MinAtar, whose games are compiled with the learner, "
         "and `dqn` for everything else, because `dqn` learns from far fewer steps. Where steps cost almost nothing, "
-        "`pqn` with ten times the steps can get further in the same time: on LunarLander it does. Returns at price 0, "
-        "means over the seeds of 100 episodes each; processor time of training on one core, compilation included.",
+        "`pqn` with ten times the steps may get further in the same time: see the rows of equal time. Returns at price "
+        "0, means over the seeds of 100 episodes each; processor time of training on one core, compilation included.",
         report.markdown(["environment", "equal", "dqn", "pqn", "SB3 DQN"], table, 2),
         "The row of Atari compares training returns of one seed each on an H200: `dqn` at price 0 "
         "(`results/dqn-dopamine`) and price 0 of a `pqn` dial (`results/breakout`), which is therefore at a "
@@ -130,17 +128,14 @@ def write_page() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cores", nargs="+", type=int, default=sorted(os.sched_getaffinity(0)))
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--page", action="store_true")
-    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = control.options(__doc__).parse_args()
     if given.worker:
         agent, env, seed = given.worker
         return worker(agent, env, int(seed))
     done = {(row["agent"], row["env"], int(row["seed"])) for row in control.made(RUNS)}
-    jobs = [(agent, env, seed) for seed in range(given.seeds) for env, agents in STEPS.items() for agent in agents]
+    jobs = [
+        (agent, env, seed) for seed in range(given.seeds or SEEDS) for env, agents in STEPS.items() for agent in agents
+    ]
     if not given.page:
         control.make_runs(__file__, [job for job in jobs if job not in done], given.cores, RUNS)
     write_page()

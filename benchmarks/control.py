@@ -243,14 +243,20 @@ def write_page(rows: list[dict]) -> None:
     report.write("control", "Control problems", {"circumstances": made, "runs": RUNS.name}, sections)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agents", nargs="+", default=["dqn", "dial", "sb3"])
-    parser.add_argument("--envs", nargs="+", default=list(STEPS))
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Returns a parser with the options of every benchmark that makes runs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--cores", nargs="+", type=int, default=sorted(os.sched_getaffinity(0)))
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--agents", nargs="+", default=["dqn", "dial", "sb3"])
+    parser.add_argument("--envs", nargs="+", default=list(STEPS))
     given = parser.parse_args()
     if given.worker:
         agent, env, seed = given.worker
