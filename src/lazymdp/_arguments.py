@@ -1,8 +1,8 @@
-"""Checks of single arguments: numbers, integers, seeds, names and objects.
+"""Checks of arguments: numbers, integers, seeds, names, objects and arrays.
 
 Every check returns the argument in one form, or raises an error that names the argument, its value and what is expected
 instead. Nothing is converted that a caller may have meant differently: text is not a number, a bool is not an integer,
-and 2.5 is not a number of steps. `_arrays` checks arrays.
+and 2.5 is not a number of steps.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ LARGEST = 1e100
 
 MOST_COUNTED = 2**53
 """Largest number of episodes or steps: beyond it, not every integer is a double."""
+
+_SHARED_FROM = 16 * 2**20
+"""Size in bytes from which an array that needs no conversion is shared with the caller instead of copied."""
 
 _T = TypeVar("_T")
 
@@ -120,6 +123,39 @@ def check_type(value: Any, name: str, kind: type[_T], expected: str) -> _T:
     if not isinstance(value, kind):
         raise TypeError(f"{name} is {shown(value)}, expected {expected}.")
     return value
+
+
+def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    """Converts values to a contiguous array of doubles; masked and complex arrays raise an error.
+
+    Large arrays that need no conversion are shared with the caller, all others are copied.
+
+    Args:
+        values: The array.
+        what: The plural name of the values in error messages.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{what} are a masked array: fill in the masked entries first.")
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise ValueError(f"{what} are of type {given.dtype}, expected real numbers.")
+    array = np.asarray(given, dtype=np.float64, order="C")
+    if isinstance(values, np.ndarray) and array.nbytes < _SHARED_FROM and np.may_share_memory(array, values):
+        return array.copy()
+    return array.view()
+
+
+def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:
+    """Returns the names as a tuple, and raises an error if there are not `count` of them. None stays None."""
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise ValueError(f"{what} is the text {names!r}, expected a list of {count} names.")
+    if not hasattr(names, "__len__"):
+        raise ValueError(f"{what} is {names!r}, expected a list of {count} names.")
+    if len(names) != count:
+        raise ValueError(f"{what} has {len(names)} names, expected {count}.")
+    return tuple(str(name) for name in names)
 
 
 def check_finite(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -1,8 +1,4 @@
-"""Checks that turn a caller's input into arrays the library can rely on, and sampling from rows of probabilities.
-
-Input is checked and converted to one form, but never repaired: what is wrong raises an error. `_arguments` checks
-single numbers, names and objects.
-"""
+"""Rows of probabilities: transitions in one checked form, and sampling."""
 
 from __future__ import annotations
 
@@ -13,44 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import real_array
+
 SUM_TOLERANCE = 1e-8
 """Largest difference from 1 of the sum of a row of probabilities: far above rounding, far below a typing error."""
-
-_SHARED_FROM = 16 * 2**20
-"""Size in bytes from which an array that needs no conversion is shared with the caller instead of copied."""
-
-
-def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    """Converts values to a contiguous array of doubles; masked and complex arrays raise an error.
-
-    Large arrays that need no conversion are shared with the caller, all others are copied.
-
-    Args:
-        values: The array.
-        what: The plural name of the values in error messages.
-    """
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{what} are a masked array: fill in the masked entries first.")
-    given = np.asarray(values)
-    if given.dtype.kind not in "biuf":
-        raise ValueError(f"{what} are of type {given.dtype}, expected real numbers.")
-    array = np.asarray(given, dtype=np.float64, order="C")
-    if isinstance(values, np.ndarray) and array.nbytes < _SHARED_FROM and np.may_share_memory(array, values):
-        return array.copy()
-    return array.view()
-
-
-def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:
-    """Returns the names as a tuple, and raises an error if there are not `count` of them. None stays None."""
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise ValueError(f"{what} is the text {names!r}, expected a list of {count} names.")
-    if not hasattr(names, "__len__"):
-        raise ValueError(f"{what} is {names!r}, expected a list of {count} names.")
-    if len(names) != count:
-        raise ValueError(f"{what} has {len(names)} names, expected {count}.")
-    return tuple(str(name) for name in names)
 
 
 def transition_rows(transitions: Any) -> sp.csr_array:

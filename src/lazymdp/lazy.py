@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_eta, check_finite, check_type
-from lazymdp._arrays import SUM_TOLERANCE, real_array
+from lazymdp._arguments import check_eta, check_finite, check_type, real_array
+from lazymdp._arrays import SUM_TOLERANCE
 from lazymdp.mdp import MDP
 
 

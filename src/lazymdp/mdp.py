@@ -19,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import LARGEST, check_gamma, shown
-from lazymdp._arrays import SUM_TOLERANCE, check_names, real_array, transition_rows
+from lazymdp._arguments import LARGEST, check_gamma, check_names, real_array, shown
+from lazymdp._arrays import SUM_TOLERANCE, transition_rows
 from lazymdp._files import checksum, replacing
 from lazymdp.envs.toy_text import read_table
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_count, check_number, check_seed
-from lazymdp._arrays import real_array
+from lazymdp._arguments import check_count, check_number, check_seed, real_array
 
 _MOST_RESAMPLES = 10_000_000
 """Largest number of bootstrap samples, which have to fit in memory."""

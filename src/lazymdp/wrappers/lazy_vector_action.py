@@ -11,8 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import LARGEST
-from lazymdp._arrays import real_array
+from lazymdp._arguments import LARGEST, real_array
 from lazymdp.defaults.protocol import ask, make_default, noop_action
 from lazymdp.wrappers.lazy_action import STREAM, check_discrete, extended_mask, with_lazy_action
 

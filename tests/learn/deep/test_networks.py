@@ -11,7 +11,7 @@ import jax.numpy as jnp  # noqa: E402
 
 from lazymdp.learn.deep.acting import Exploration, choose  # noqa: E402
 from lazymdp.learn.deep.backup import FORMS  # noqa: E402
-from lazymdp.learn.deep.networks import convolve, price_features, q_network, resize_head  # noqa: E402
+from lazymdp.learn.deep.networks import convolve, is_finite, price_features, q_network, resize_head  # noqa: E402
 
 dopamine = functools.partial(q_network, priced=False, norm=False)
 
@@ -166,3 +166,8 @@ def test_numbers_with_very_small_or_large_bounds_are_divided_by_them():
     parameters, seen = plain.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (5, 4))
     expected = plain.apply(parameters, seen / jnp.array([1.0, 0.07, 5e3, 1.0]), jnp.zeros(5))
     np.testing.assert_allclose(scaled.apply(parameters, seen, jnp.zeros(5)), expected, rtol=1e-5)
+
+
+def test_parameters_that_are_not_finite_are_noticed():
+    assert is_finite({"a": jnp.arange(3.0)})
+    assert not is_finite({"a": jnp.array([0.0, jnp.nan])}) and not is_finite([jnp.inf * jnp.ones(2)])

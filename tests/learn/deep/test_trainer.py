@@ -16,10 +16,10 @@ jax = pytest.importorskip("jax")
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig  # noqa: E402
 from lazymdp.learn.deep.env_failures import EnvironmentFailed  # noqa: E402
 from lazymdp.learn.deep.factory import load, make_algorithm  # noqa: E402
-from lazymdp.learn.deep.quality import ENOUGH_EPISODES  # noqa: E402
 from lazymdp.learn.deep.run_folder import ReplayPart, RunFolder  # noqa: E402
 from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import Diverged, Training, resume, run_training, train  # noqa: E402
+from lazymdp.learn.deep.training_run import ENOUGH_EPISODES  # noqa: E402
 from lazymdp.learn.deep.trust import Untrusted  # noqa: E402
 
 gym.register("lazymdp-tests/Echo-v0", entry_point=EchoEnv)

@@ -41,8 +41,8 @@ from lazymdp.learn.deep.host_env import (
     time_limit,
 )
 from lazymdp.learn.deep.jax_env import JaxEnv, from_table, minatar
-from lazymdp.learn.deep.named_arrays import is_finite, parameters_from
-from lazymdp.learn.deep.networks import Parameters, resize_head
+from lazymdp.learn.deep.named_arrays import parameters_from
+from lazymdp.learn.deep.networks import Parameters, is_finite, resize_head
 from lazymdp.learn.deep.pqn import PQN
 from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, RunFolder
 from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, WORDS, TrainConfig
@@ -102,7 +102,9 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
     space = spaces.Box(-np.inf, np.inf, env.shape) if env.space is None else env.space
     if isinstance(form, str | os.PathLike):
         form = os.fspath(form)
-        named = None if form in WORDS else find_run(form)
+        if form in WORDS:
+            return _word_default(form, env)
+        named = find_run(form)
         if named is not None:
             return _network_default(*named, env)
         form = _from_text(form, actions)
@@ -131,6 +133,13 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
         added = np.full((env.shape[0] - len(policy.table), env.n_actions), 1.0 / env.n_actions)
         return compiled_defaults.table(np.concatenate([policy.table, added]))
     return compiled_defaults.CalledBack(policy, actions, space, examples(), needs_probabilities)
+
+
+def _word_default(word: str, env: JaxEnv | HostEnv) -> CompiledDefault:
+    """Returns a default policy that is given by one of `WORDS`."""
+    if word == "noop":
+        return compiled_defaults.fixed(env.noop, env.n_actions)
+    return (compiled_defaults.uniform if word == "uniform" else compiled_defaults.repeat)(env.n_actions)
 
 
 def make_algorithm(

@@ -32,7 +32,6 @@ from lazymdp.learn.deep.acting import (
     spoiled,
 )
 from lazymdp.learn.deep.algorithm import Algorithm, Learner
-from lazymdp.learn.deep.dqn import DQN
 from lazymdp.learn.deep.env_failures import EnvironmentFailed
 from lazymdp.learn.deep.host_env import HostEnv, Outcome
 from lazymdp.learn.deep.jax_env import JaxEnv, State, restart_where
@@ -256,16 +255,20 @@ class CompiledLoop:
         self.run = from_named(self.run, arrays, without=(_REPLAY,))
         self.iteration = int(self.run.iteration)
 
-    def refill(self, iterations: int) -> None:
-        """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
-        if isinstance(self.algorithm, DQN) and iterations:
-            act_only = jax.jit(functools.partial(iterate, self.algorithm.without_updates()), donate_argnums=0)
-            price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
-            for _ in range(iterations):
-                self.run, _ = act_only(self.run)
-            rollout = self.algorithm.config.rollout
-            first = (self.iteration - iterations) * rollout
-            self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
+    def refill(self, acting: Algorithm, iterations: int) -> None:
+        """Repeats the last iterations without learning, to fill a replay buffer that was lost.
+
+        Args:
+            acting: The same algorithm without its updates.
+            iterations: Number of iterations.
+        """
+        act_only = jax.jit(functools.partial(iterate, acting), donate_argnums=0)
+        price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
+        for _ in range(iterations):
+            self.run, _ = act_only(self.run)
+        rollout = self.algorithm.config.rollout
+        first = (self.iteration - iterations) * rollout
+        self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
 
     def close(self) -> None:
         """Does nothing: there is nothing to close."""
@@ -336,19 +339,18 @@ class HostLoop:
         has_rollout = self.env.repeats and self.iteration not in self._ends
         self._in_flight, self._has_lessons = True, has_rollout or not self.algorithm.updates_carry_over
 
-    def refill(self, iterations: int) -> None:
-        """Repeats the last iterations without learning, to fill a replay buffer that was lost."""
-        if isinstance(self.algorithm, DQN) and iterations:
-            learning, self.algorithm = self.algorithm, self.algorithm.without_updates()
-            price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
-            self.iteration -= iterations
-            for _ in range(iterations):
-                self.advance()
-            self._episodes.clear()
-            self.algorithm = learning
-            rollout = learning.config.rollout
-            first = (self.iteration - iterations) * rollout
-            self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
+    def refill(self, acting: Algorithm, iterations: int) -> None:
+        """Repeats the last iterations without learning, like `CompiledLoop.refill`."""
+        learning, self.algorithm = self.algorithm, acting
+        price, self.run = jax.tree.map(jnp.copy, self.run.price), _before(self.run, iterations)
+        self.iteration -= iterations
+        for _ in range(iterations):
+            self.advance()
+        self._episodes.clear()
+        self.algorithm = learning
+        rollout = learning.config.rollout
+        first = (self.iteration - iterations) * rollout
+        self.run = _refilled(self.run._replace(price=price), first, iterations * rollout)
 
     def close(self) -> None:
         """Closes the environments."""

@@ -49,11 +49,6 @@ def parameters_from(template: _Tree, arrays: Arrays) -> _Tree:
     return from_named(template, {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)})
 
 
-def is_finite(tree: Any) -> bool:
-    """Returns whether all numbers in a tree are finite."""
-    return all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(tree))
-
-
 def _is_key(leaf: Array) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 

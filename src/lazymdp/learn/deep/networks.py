@@ -326,3 +326,8 @@ def resize_head(parameters: Parameters, from_outputs: int, to_outputs: int, eta:
     elif to_outputs != from_outputs:
         raise ValueError(f"from {from_outputs} to {to_outputs} outputs: expected one more, one less or as many.")
     return eqx.tree_at(lambda tree: (tree.head.kernel, tree.head.bias), parameters, (kernel, bias))
+
+
+def is_finite(parameters: Parameters) -> bool:
+    """Returns whether all numbers in a tree of arrays are finite."""
+    return all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(parameters))

@@ -1,4 +1,9 @@
-"""A training run in progress: its state, what it reports, and how it is continued from a checkpoint."""
+"""A training run in progress: its state, what it reports, and how it is continued from a checkpoint.
+
+The best checkpoint is chosen by the quality of the run, the mean return after the price. Episodes are collected in
+windows. A window ends after a fixed number of iterations, and not at a time of the clock, so that the best checkpoint
+of a run depends on its config only.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,13 @@ from numpy.typing import NDArray
 
 from lazymdp.learn.deep import replay
 from lazymdp.learn.deep.agent import Agent
-from lazymdp.learn.deep.dqn import DQNLearner
+from lazymdp.learn.deep.dqn import DQN, DQNLearner
 from lazymdp.learn.deep.factory import make_agent, make_algorithm, warm_start
 from lazymdp.learn.deep.host_env import EnvFactory
 from lazymdp.learn.deep.loops import make_loop
 from lazymdp.learn.deep.metrics_file import Metrics
-from lazymdp.learn.deep.named_arrays import Arrays, is_finite
-from lazymdp.learn.deep.quality import WINDOWS, Quality
+from lazymdp.learn.deep.named_arrays import Arrays
+from lazymdp.learn.deep.networks import is_finite
 from lazymdp.learn.deep.run_folder import Checkpoint, ReplayPart
 from lazymdp.learn.deep.train_config import TrainConfig
 
@@ -27,6 +32,11 @@ VALUE_MARGIN = 10.0
 """A run is stopped if a value exceeds both the largest possible return and the initial values by this factor."""
 LARGEST_GAMMA = 0.9999
 """Upper limit of the discount factor from which the largest possible return is computed."""
+ENOUGH_EPISODES = 20
+"""Smallest number of episodes from which a quality is computed."""
+WINDOWS = 50
+"""Number of windows in a run, before its extensions."""
+_NAMES = ("quality.sum", "quality.episodes", "quality.mean")
 
 
 class Diverged(RuntimeError):
@@ -70,8 +80,7 @@ class Training:
                 raise ValueError("the checkpoint is damaged: the network's weights are not finite.")
             self._window.restore(arrays)
             if parts is None:
-                needed = -(-len(self._stored_steps()) // config.settings.rollout)
-                self._loop.refill(min(needed, self._loop.iteration))
+                self._refill()
             else:
                 self._check_complete(parts)
             for part in parts or ():
@@ -165,6 +174,12 @@ class Training:
         now = self._loop.iteration * self.config.settings.rollout
         return range(max(now - self.replay_rows + 1, 0), now + 1) if self.replay_rows else range(0)
 
+    def _refill(self) -> None:
+        """Fills a replay buffer that was lost; does nothing if there is no buffer."""
+        needed = min(-(-len(self._stored_steps()) // self.config.settings.rollout), self._loop.iteration)
+        if isinstance(self.algorithm, DQN) and needed:
+            self._loop.refill(self.algorithm.without_updates(), needed)
+
     def _put_back(self, part: ReplayPart) -> None:
         run = self._loop.run
         if isinstance(run.learner, DQNLearner):
@@ -200,3 +215,51 @@ class Training:
                 f"values reach {value:.3g} after {self.step:,} steps, although no return can exceed {largest:.3g}: "
                 "training diverges. Use a lower learning rate."
             )
+
+
+class Quality:
+    """Mean returns after the price, for each of P reported prices.
+
+    Args:
+        count: Number of reported prices, P.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._sum, self._count = np.zeros(count), np.zeros(count, dtype=np.int64)  # of the current window
+        self._mean = np.full(count, np.nan)  # of the last window with episodes at this price
+
+    def add(self, price: NDArray[np.intp], net_return: NDArray[np.float64]) -> None:
+        """Adds episodes to the window.
+
+        Args:
+            price: `[K]` indices of their reported prices.
+            net_return: `[K]` returns after the price.
+        """
+        for one in np.unique(price):
+            # One after the other, so that the sum does not depend on how the episodes are divided among calls.
+            self._sum[one] = np.cumsum(np.append(self._sum[one], net_return[price == one]))[-1]
+            self._count[one] += (price == one).sum()
+
+    def close(self) -> float | None:
+        """Ends the window and returns its quality. With too few episodes, returns None and continues the window.
+
+        The quality is the mean over prices of the mean at each price, so it does not depend on how many episodes
+        happened to end at each price. A price without episodes keeps its last mean. The result is None until every
+        price has a mean.
+        """
+        if self._count.sum() < ENOUGH_EPISODES:
+            return None
+        seen = self._count > 0
+        self._mean[seen] = self._sum[seen] / self._count[seen]
+        self._sum[:], self._count[:] = 0.0, 0
+        return None if np.isnan(self._mean).any() else float(self._mean.mean())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Returns the state by name."""
+        return dict(zip(_NAMES, (self._sum.copy(), self._count.copy(), self._mean.copy()), strict=True))
+
+    def restore(self, arrays: Arrays) -> None:
+        """Continues from the `arrays` of another instance."""
+        if not all(name in arrays and arrays[name].shape == self._sum.shape for name in _NAMES):
+            raise ValueError(f"the checkpoint lacks {', '.join(_NAMES)} of this run: it belongs to another version.")
+        self._sum, self._count, self._mean = (arrays[name].copy() for name in _NAMES)

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("jax")
 
-from lazymdp.learn.deep.quality import ENOUGH_EPISODES, Quality
+from lazymdp.learn.deep.training_run import ENOUGH_EPISODES, Quality
 
 
 def test_it_is_the_mean_over_prices_of_the_mean_at_each_price():
