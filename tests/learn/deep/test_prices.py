@@ -30,15 +30,17 @@ def test_a_single_price_is_always_drawn(eta):
 
 
 def test_replayed_steps_of_a_range_are_learned_from_at_0_and_at_prices_drawn_afresh():
-    config = DQNConfig(eta=(0.01, 1.0), prices_per_step=5)
-    keys = jax.random.split(jax.random.key(0), 500)
-    drawn = np.asarray(jax.vmap(lambda key: prices.relabel(prices.initial(config), config, key))(keys))
-    assert drawn.shape == (500, 1, 5) and (drawn[..., 0] == 0.0).all()
-    positive = drawn[:, 0, 1:]
-    assert np.unique(positive).size > 0.99 * positive.size
-    places = (np.log10(positive) + 2.0) * 2.0 - np.arange(4)  # each price in its own quarter of the logarithmic scale
-    assert places.min() > -1e-3 and places.max() < 1.001
-    np.testing.assert_allclose(places.mean(axis=0), 0.5, atol=0.06)
+    config = DQNConfig(eta=(0.01, 1.0), batch_size=500, prices_per_step=5)
+    first, second = (
+        np.asarray(prices.relabel(prices.initial(config), config, jax.random.key(seed))) for seed in (0, 1)
+    )
+    assert first.shape == (500, 5) and (first[:, 0] == 0.0).all()
+    assert (first[:, 1:] != second[:, 1:]).mean() > 0.99
+    parts = 10.0 ** (
+        np.log10(first[:, 1:]) * 2.0
+    )  # each of four prices lies in its own quarter of the logarithmic scale
+    edges = np.logspace(-4, 0, 5)
+    assert (parts >= 0.999 * edges[:-1]).all() and (parts <= 1.001 * edges[1:]).all()
 
 
 def test_a_budget_raises_the_price_while_there_is_too_much_control():

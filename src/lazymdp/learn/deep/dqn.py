@@ -168,11 +168,11 @@ class DQN:
             parameters: Parameters of the network.
             target: Parameters of the target network.
             batch: B replayed steps.
-            eta: `[B]` prices, or `[B, K]` if each step is learned from at K prices; `[1, K]` if these are the same.
+            eta: `[B]` prices, or `[B, K]` if each step is learned from at K prices.
             shares: `[K]` weights of the K prices, which add up to 1.
         """
         outputs = self.network.apply(parameters, batch.observation, eta)
-        taught = jnp.broadcast_to(_like(batch.taught, eta), outputs.shape[:-1])
+        taught = jnp.broadcast_to(_like(batch.taught, eta), eta.shape)
         found = jnp.take_along_axis(outputs, taught[..., None], -1)[..., 0]
         error = (found - self.targets(target, batch, eta)) / self.config.reward_scale
         loss = optax.losses.huber_loss(error) if self.config.huber else jnp.square(error)
@@ -180,7 +180,7 @@ class DQN:
         return (batch.weight * loss).sum() / jnp.maximum(1.0, batch.weight.sum())
 
     def targets(self, target: Parameters, batch: Batch, eta: Array) -> Array:
-        """Returns the targets `y`, computed with the target network: `[B]`, or `[B, K]` at K prices."""
+        """Returns the targets `y`, computed with the target network, in the shape of the prices."""
         # `taught` can be A, lazy, only in the augmented form, which does not use the default policy's probabilities.
         executed, lazy = jnp.minimum(batch.taught, self.env.n_actions - 1), batch.taught == self.env.n_actions
         outputs = self.network.apply(target, batch.next_observation, eta)

@@ -43,8 +43,7 @@ class Network(NamedTuple):
 
     init: Callable[[Array], Parameters]  # random key -> parameters
     apply: Callable[[Parameters, Array, Array], Array]
-    """`(parameters, observations [M, ...], eta [M])` to outputs `[M, C]`; with prices `[M, K]` or `[1, K]` to
-    `[M, K, C]`."""
+    """`(parameters, observations [M, ...], eta [M])` to outputs `[M, C]`, or with prices `[M, K]` to `[M, K, C]`."""
 
 
 def q_network(
@@ -134,9 +133,8 @@ class Dense(eqx.Module):  # type: ignore[misc, unused-ignore]
     def __call__(self, x: Array, price: Array | None = None) -> Array:
         """Maps `[M, inputs]` to `[M, outputs]`, in the precision of `x`.
 
-        Leading axes beyond the first are treated like further observations. The features of the price, if given, are
-        the last inputs: `[M, features]`, or for K prices `[M, K, features]`, which gives `[M, K, outputs]`; `[1, K,
-        features]` if the prices are the same for all observations. With K prices, each product is computed only once.
+        The features of the price, if given, are the last inputs: `[M, features]`, or `[M, K, features]` for K prices,
+        which gives `[M, K, outputs]`. In the latter case, the product with `x` is computed only once.
         """
         kernel = self.kernel.astype(x.dtype)
         if price is not None and price.ndim > x.ndim:

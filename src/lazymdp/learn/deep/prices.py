@@ -56,16 +56,15 @@ def draw(prices: Price, key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def relabel(prices: Price, config: DQNConfig, key: Array) -> Array:
-    """Returns prices for the B replayed steps of a batch: `[B]` times the single price, or `[1, K]` prices of a range.
+    """Returns prices for the replayed steps of a batch: `[B]` times the single price, or `[B, K]` prices of a range.
 
-    The first of the K prices is 0. The others are log-uniform, one in each of K - 1 equal parts of the range, so that
-    every step is learned from over the whole range. All steps of a batch share them, and the next batch has new ones:
-    what the network computes from the prices alone is then computed once per batch.
+    The first of the K prices of a step is 0. The others are log-uniform, one in each of K - 1 equal parts of the range,
+    so that every step is learned from over the whole range.
     """
     if not config.is_range:
         return jnp.broadcast_to(prices.low, (config.batch_size,))
     parts = config.prices_per_step - 1
-    place = jax.random.uniform(key, (1, parts))
+    place = jax.random.uniform(key, (config.batch_size, parts))
     positive = _positive(prices, (jnp.arange(parts) + place) / parts)
     return jnp.concatenate([jnp.zeros_like(positive[:, :1]), positive], -1)
 
