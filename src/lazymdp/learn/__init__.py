@@ -15,6 +15,7 @@ __all__ = [
     "default_config",
     "estimate_eta_max",
     "estimate_eta_min",
+    "export",
     "load",
     "q_learning",
     "resume",
@@ -28,11 +29,11 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `train`, `resume` and `load` on first use, so that the tabular learners do not need JAX."""
-    if name in ("train", "resume", "load"):
+    """Imports the functions for deep agents on first use, so that the tabular learners do not need JAX."""
+    if name in ("train", "resume", "load", "export"):
         try:
-            from lazymdp.learn.deep import factory, trainer
+            from lazymdp.learn.deep import export, factory, trainer
         except ImportError as error:
             raise ImportError(f"deep agents need JAX ({error}): pip install 'lazymdp[deep]'") from error
-        return factory.load if name == "load" else getattr(trainer, name)
+        return getattr({"load": factory, "export": export}.get(name, trainer), name)
     raise AttributeError(f"module 'lazymdp.learn' has no attribute {name!r}")

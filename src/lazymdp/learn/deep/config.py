@@ -248,10 +248,15 @@ class DQNConfig(AlgorithmConfig):
 
     @classmethod
     def atari(cls, **changed: Any) -> DQNConfig:
-        """Returns Dopamine's settings for Atari, but with 128 environments instead of one."""
+        """Returns Dopamine's settings for Atari, but with 128 environments instead of one.
+
+        The range of prices covers games with frequent rewards, in which a dial still takes control at a price of 0.1,
+        and games with rare ones, in which it takes control up to 0.01. Half of the episodes are played at price 0,
+        because episodes in which the agent is lazy teach little.
+        """
         settings: dict[str, Any] = dict(
             steps=50_000_000, n_envs=128, buffer_size=1_000_000, learning_starts=20_000, target_update_interval=8_000,
-            learning_rate=6.25e-5, adam_epsilon=1.5e-4, clip_rewards=True,
+            learning_rate=6.25e-5, adam_epsilon=1.5e-4, clip_rewards=True, eta=(0.001, 0.5), zero_share=0.5,
         )  # fmt: skip
         return cls._exploring(settings | changed)
 

@@ -44,9 +44,14 @@ def from_named(template: _Tree, arrays: Arrays, without: tuple[str, ...] = ()) -
 
 
 def parameters_from(template: _Tree, arrays: Arrays) -> _Tree:
-    """Returns the network parameters of a run, given its arrays."""
+    """Returns the network parameters of a run, given its arrays; those of an exported agent have half precision."""
     prefix = ".learner.parameters"
-    return from_named(template, {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)})
+    found = {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)}
+    return from_named(template, {name: _single(leaf) for name, leaf in found.items()})
+
+
+def _single(leaf: NDArray[Any]) -> NDArray[Any]:
+    return leaf.astype(np.float32) if leaf.dtype == np.float16 else leaf
 
 
 def _is_key(leaf: Array) -> bool:

@@ -329,3 +329,8 @@ def resize_head(parameters: Parameters, from_outputs: int, to_outputs: int, eta:
 def is_finite(parameters: Parameters) -> bool:
     """Returns whether all numbers in a tree of arrays are finite."""
     return all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(parameters))
+
+
+def rounded(parameters: Parameters) -> Parameters:
+    """Returns parameters rounded to half precision, as those of an exported agent, but stored in single precision."""
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float16).astype(jnp.float32), parameters)

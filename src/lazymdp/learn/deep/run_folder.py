@@ -263,6 +263,11 @@ class RunFolder:
                     f"{self.path} has no {which}.safetensors{sign}: {self._remedy(which)}. Nothing was changed."
                 )
             return None, []
+        if (self._about(which) or {}).get("exported"):
+            raise ValueError(
+                f"{self.path} holds an exported agent, without the state of its training: it can be loaded and "
+                "evaluated, but not resumed."
+            )
         if which == "last":
             self.read("best")  # a damaged one would be replaced by one that may be worse
         self._check_metrics()
@@ -310,6 +315,11 @@ class RunFolder:
         metrics = metrics_file.mark(self.path / METRICS, checkpoint.step)
         self._write("last", checkpoint, {"metrics": metrics, "replay": parts})
         self._delete_parts_except(parts)
+
+    def save_agent(self, agent: Checkpoint) -> None:
+        """Writes a checkpoint that holds an agent without the state of its training; it cannot be resumed."""
+        metrics = metrics_file.mark(self.path / METRICS, agent.step)
+        self._write("last", agent, {"metrics": metrics, "replay": {}, "exported": True})
 
     # -- details -----------------------------------------------------------------------------------------------------
 

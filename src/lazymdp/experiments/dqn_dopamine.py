@@ -1,0 +1,254 @@
+"""DQN and the dial on Atari: compared with Dopamine's DQN, and how much control their returns take.
+
+Two agents play each game over a uniform default policy, with Dopamine's settings and the same number of frames. *dqn*
+is the structured form at price 0, which is plain DQN. *dial* is one network for a range of prices: half of its episodes
+are played at price 0, and each replayed step is learned from at several prices. The published numbers are means and
+standard deviations over five seeds of training returns in one million frames ("DQN (Adam + MSE in JAX)"); the same is
+computed for our runs, for the dial from its episodes at price 0. Afterwards, each network plays whole episodes at each
+price, with weights in half precision and 0.1% random choices.
+
+Return of the dial, as a share of plain dqn's after the same number of frames, against the control rate; one point per
+price, the leftmost is the default policy alone; 95% intervals over episodes. The cross is plain dqn, the dotted line
+Dopamine's DQN (training return). Where there is no cross, shares are of Dopamine's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from lazymdp._colors import CONTROL, FAINT, INK
+from lazymdp.experiments.experiment import Claim, Progress, Table, Tables, stacked, table
+from lazymdp.experiments.study import Parts, joined
+from lazymdp.show import styled
+
+TITLE = "Atari: DQN and the dial against Dopamine's DQN"
+NEEDS_GPU = True
+AGENTS = ("dqn", "dial")
+MILLION = 1_000_000
+PUBLISHED = {
+    "Boxing": {5: (24.049, 3.046), 10: (56.627, 3.408)},
+    "Breakout": {5: (23.738, 0.524), 10: (46.897, 1.963)},
+    "Zaxxon": {5: (272.548, 65.387), 10: (1838.33, 469.107)},
+    "Frostbite": {5: (460.326, 37.286), 10: (1029.758, 134.353)},
+    "BankHeist": {5: (334.715, 22.707), 10: (620.961, 15.632)},
+    "MsPacman": {5: (1680.706, 128.385), 10: (2074.121, 95.948)},
+    "Gravitar": {5: (165.425, 11.114), 10: (238.264, 21.846)},
+    "PrivateEye": {5: (350.376, 220.421), 10: (367.028, 272.94)},
+    "Pong": {5: (-10.72, 6.451), 10: (6.338, 5.768)},
+}
+"""Dopamine's training returns by game and million frames: mean and standard deviation over five seeds."""
+PAPER = {"Gravitar": (1.0, 0.1), "Zaxxon": (0.8, 0.3), "PrivateEye": (1.0, 0.2), "Frostbite": (2.0, 1.0)}
+"""The paper's words, after 200 million frames: a share of DQN's return, and the control rate at which it is reached."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the study."""
+
+    games: tuple[str, ...] = tuple(PUBLISHED)
+    """Atari games; each can be run separately into the same folder."""
+    agents: tuple[str, ...] = AGENTS
+    """Agents, `dqn` and `dial`."""
+    seeds: int = 1
+    """Number of runs per agent and game."""
+    frames: int = 10_000_000
+    """Frames of each run, four per agent step."""
+    low: float = 0.001
+    """Lowest positive price of the dial."""
+    high: float = 0.1
+    """Highest price of the dial."""
+    episodes: int = 30
+    """Evaluation episodes per price."""
+    max_steps: int = 6750
+    """Number of steps after which an evaluation episode is stopped."""
+
+
+def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:
+    """Train and evaluate every agent on every game; finished runs are saved in `parts`."""
+    unknown = [game for game in config.games if game not in PUBLISHED]
+    if unknown:
+        raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(PUBLISHED)}.")
+    if any(agent not in AGENTS for agent in config.agents):
+        raise ValueError(f"agents is {config.agents}, expected one or both of {', '.join(AGENTS)}.")
+    wanted = [(game, agent, seed) for game in config.games for agent in config.agents for seed in range(config.seeds)]
+    rows: Table | None = None
+    for place, (game, agent, seed) in enumerate(wanted):
+
+        def tell(share: float, place: int = place) -> None:
+            if progress is not None:
+                progress(round(100 * (place + share)), 100 * len(wanted))
+
+        def make(game: str = game, agent: str = agent, seed: int = seed) -> Table:
+            return _train_and_evaluate(config, game, agent, seed, tell)
+
+        new = make() if parts is None else parts.get(f"{game}-{agent}-{seed}", make)
+        rows = dict(new) if rows is None else joined(rows, new)
+        tell(1.0)
+    return {"runs": rows or {}}
+
+
+def _train_and_evaluate(config: Config, game: str, agent: str, seed: int, tell: Any) -> Table:
+    """Train and evaluate one agent on one game. This is the only function here that uses `lazymdp.learn.deep`."""
+    try:
+        from lazymdp.learn.deep.networks import rounded
+        from lazymdp.learn.deep.trainer import train
+    except ImportError as error:
+        raise ImportError(f"training on Atari needs JAX ({error}): pip install 'lazymdp[deep,atari]'") from error
+
+    ended: list[tuple[int, float, int, float, float]] = []
+
+    def report(run: Any, metrics: Any) -> None:
+        ended.extend((4 * m.step, m.eta, m.episodes, m.mean_return, m.control_rate) for m in metrics)
+        tell(0.9 * 4 * run.step / config.frames)
+
+    price = {"eta": 0.0} if agent == "dqn" else {"eta": (config.low, config.high), "zero_share": 0.5}
+    trained = train(
+        f"ALE/{game}-v5", algorithm="dqn", seed=seed, steps=config.frames // 4, on_report=report, **price
+    )  # fmt: skip
+    trained.parameters = rounded(trained.parameters)
+    played = trained.evaluate(episodes=config.episodes, seed=seed, epsilon=0.001, max_steps=config.max_steps)
+    alone = played.default_alone
+    assert alone is not None
+    whole = [(played, place) for place in range(played.etas.size)] + [(alone, 0)]
+    evaluated = [
+        (config.frames, float(one.etas[place]), config.episodes, one.returns[place], float(one.control_rate[place]))
+        for one, place in whole
+    ]
+    return runs_table(game, agent, seed, ended, evaluated)
+
+
+def runs_table(game: str, agent: str, seed: int, ended: Any, evaluated: Any) -> dict[str, NDArray[Any]]:
+    """Build the rows of a run.
+
+    Args:
+        game: Name of the game.
+        agent: `dqn` or `dial`.
+        seed: Random seed.
+        ended: Reports of training: frames, price, number of episodes, their mean return, control rate.
+        evaluated: For each price: frames, price, number of episodes, `[N]` their returns, control rate.
+    """
+    totals: dict[tuple[int, float], NDArray[np.float64]] = {}
+    for frames, eta, count, mean, rate in ended:
+        place = (-(-int(frames) // MILLION) * MILLION, float(eta))
+        totals[place] = totals.get(place, np.zeros(3)) + count * np.array([1.0, mean, rate])
+    rows = [
+        ("training", frames, eta, int(sums[0]), sums[1] / sums[0], np.nan, sums[2] / sums[0])
+        for (frames, eta), sums in sorted(totals.items())
+    ]
+    rows += [
+        ("evaluation", frames, eta, count, np.mean(returns), np.std(returns, ddof=1), rate)
+        for frames, eta, count, returns, rate in evaluated
+    ]
+    names = ("phase", "frames", "eta", "episodes", "mean_return", "std_return", "control_rate")
+    columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    rounded = {name: np.round(columns[name], 4) for name in names[4:]}
+    return table(game=game, agent=agent, seed=seed, **{**columns, **rounded})
+
+
+def _where(rows: Table, **wanted: Any) -> dict[str, NDArray[Any]]:
+    here = np.ones(len(rows["game"]), dtype=bool)
+    for name, value in wanted.items():
+        here &= rows[name] == value
+    return {name: column[here] for name, column in rows.items()}
+
+
+def _training_return(rows: Table, game: str, agent: str, millions: int) -> NDArray[np.float64]:
+    """Return the mean return of each seed at price 0 in one million frames."""
+    return _where(rows, phase="training", game=game, agent=agent, frames=millions * MILLION, eta=0.0)["mean_return"]
+
+
+def _games(rows: Table) -> list[str]:
+    return [game for game in PUBLISHED if game in rows["game"]]
+
+
+def comparison(rows: Table) -> Table:
+    """Compare training returns at price 0 with the published ones, one row per game, agent and number of frames."""
+    parts = []
+    for game in _games(rows):
+        for agent in AGENTS:
+            for millions, (mean, deviation) in PUBLISHED[game].items():
+                ours = _training_return(rows, game, agent, millions)
+                if ours.size:
+                    off = (ours.mean() - mean) / deviation
+                    parts.append(
+                        table(game=game, agent=agent, frames=millions * MILLION, seeds=ours.size,
+                              ours=round(float(ours.mean()), 2), published=mean, deviation=deviation,
+                              deviations=round(float(off), 2), inside=int(abs(off) <= 2.0))
+                    )  # fmt: skip
+    return stacked(parts)
+
+
+def _base(rows: Table, game: str, frames: int) -> float:
+    """Return the return of plain dqn after as many frames: evaluated if we have such a run, else Dopamine's."""
+    plain = _where(rows, phase="evaluation", game=game, agent="dqn", eta=0.0, frames=frames)["mean_return"]
+    return float(plain.mean()) if plain.size else PUBLISHED[game][10][0]
+
+
+def _frontier(rows: Table, game: str) -> dict[str, NDArray[Any]]:
+    """Return the dial's evaluation, means over seeds: price, share of plain dqn's return, its error, control rate."""
+    dial = _where(rows, phase="evaluation", game=game, agent="dial")
+    if not dial["game"].size:
+        return {}
+    base = _base(rows, game, int(dial["frames"][0]))
+    etas = np.unique(dial["eta"])
+    cells = [_where(dial, eta=eta) for eta in etas]
+    error = [np.sqrt((c["std_return"] ** 2 / c["episodes"]).mean() / c["game"].size) for c in cells]
+    return {
+        "eta": etas,
+        "share": np.array([c["mean_return"].mean() for c in cells]) / base,
+        "error": 1.96 * np.array(error) / abs(base),
+        "control_rate": np.array([c["control_rate"].mean() for c in cells]),
+    }
+
+
+def claims(data: Tables) -> list[Claim]:
+    """Check our returns against the published ones, and the paper's words about less control."""
+    rows, found = data["runs"], []
+    compared = comparison(rows)
+    for place in range(len(compared["game"])):
+        game, agent, frames, ours, mean, deviation, inside = (
+            compared[name][place] for name in ("game", "agent", "frames", "ours", "published", "deviation", "inside")
+        )
+        who = "plain dqn" if agent == "dqn" else "the dial at price 0"
+        text = f"{game}: {who} equals Dopamine's DQN after {frames // MILLION} million frames"
+        found.append(Claim(text, f"{mean:g} +- {2 * deviation:.3g}", f"{ours:g}", bool(inside)))
+    for game, (share, rate) in PAPER.items():
+        points = _frontier(rows, game) if game in rows["game"] else {}
+        if points:
+            below = points["control_rate"] <= rate
+            best = float(points["share"][below].max()) if below.any() else 0.0
+            text = (
+                f"{game}: the paper's share of DQN's return with little control (ours: 10, paper: 200 million frames)"
+            )
+            found.append(Claim(text, f">= {share:.0%} at up to {rate:.0%} control", f"{best:.0%}", best >= share))
+    return found
+
+
+def plot(data: Tables) -> Figure:
+    """Draw the return of the dial against its control rate, one panel per game."""
+    rows = data["runs"]
+    drawn = [(game, points) for game in _games(rows) if (points := _frontier(rows, game))]
+    with styled():
+        columns = min(3, len(drawn))
+        n_rows = -(-len(drawn) // columns)
+        figure, axes = plt.subplots(n_rows, columns, figsize=(3.3 * columns + 0.4, 2.7 * n_rows), squeeze=False)
+        for ax in axes.flat[len(drawn) :]:
+            ax.axis("off")
+        for ax, (game, points) in zip(axes.flat, drawn, strict=False):
+            base = _base(rows, game, int(_where(rows, phase="evaluation", game=game, agent="dial")["frames"][0]))
+            ax.axhline(100.0 * PUBLISHED[game][10][0] / base, color=FAINT, linestyle=":", linewidth=1.0)
+            look = dict(color=CONTROL, marker="o", markersize=4, elinewidth=0.8)
+            ax.errorbar(100 * points["control_rate"], 100 * points["share"], 100 * points["error"], **look)
+            if base != PUBLISHED[game][10][0]:
+                ax.plot([100.0], [100.0], marker="x", color=INK, linestyle="none")
+            ax.set_title(game)
+            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        figure.supxlabel("control rate (% of the steps)")
+        figure.supylabel("return (% of plain dqn)")
+    return figure

@@ -1,0 +1,65 @@
+"""Export of trained agents: the network alone, in half precision, in a small folder that can be shared.
+
+The folder of a run also holds what training needs to continue: the state of the optimizer and, for `dqn`, the replay
+buffer, which takes gigabytes on Atari. An exported agent is a folder of the same form that holds only the config and
+the parameters of the network, rounded to 16 bits. It can be loaded and evaluated, but not resumed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, RunFolder
+from lazymdp.learn.deep.train_config import TrainConfig
+
+_PARAMETERS, _PRICE = ".learner.parameters", ".price.low"
+
+
+def export(run: str | os.PathLike[str], folder: str | os.PathLike[str], which: str = "last") -> None:
+    """Writes the agent of a run, in half precision and without the state of its training, into another folder.
+
+    Args:
+        run: Folder of the run.
+        folder: Folder to write; it must not hold a run.
+        which: The `last` or the `best` checkpoint.
+    """
+    if which not in CHECKPOINTS:
+        raise ValueError(f"which is {which!r}, expected last or best.")
+    source = RunFolder(run)
+    config, checkpoint = source.config(), source.read(which)
+    if checkpoint is None:
+        raise FileNotFoundError(f"{source.path} has no {which} checkpoint yet.")
+    source.check_copies()
+    write_agent(config, checkpoint.arrays, checkpoint.step, folder)
+
+
+def write_agent(
+    config: TrainConfig, arrays: Mapping[str, NDArray[Any]], step: int, folder: str | os.PathLike[str]
+) -> None:
+    """Writes an agent, given the config and the state of its run.
+
+    Args:
+        config: The run.
+        arrays: State of the run, by name.
+        step: Agent steps of the run.
+        folder: Folder to write; it must not hold a run.
+    """
+    kept = {name: _half(name, array) for name, array in arrays.items() if name.startswith(_PARAMETERS)}
+    target = RunFolder(folder)
+    with target.claimed():
+        target.create(config)
+        target.save_agent(Checkpoint({**kept, _PRICE: np.asarray(arrays[_PRICE])}, step))
+
+
+def _half(name: str, array: NDArray[Any]) -> NDArray[np.float16]:
+    """Rounds numbers to half precision; raises an error if they are too large for it."""
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(array).astype(np.float16)
+    if not np.isfinite(rounded).all():
+        raise ValueError(f"{name} has the entry {np.abs(array).max():g}, expected at most 65504 for half precision.")
+    return rounded
