@@ -80,6 +80,21 @@ def test_a_range_can_start_with_price_0_alone():
     assert price.low == np.float32(0.01) and price.high == 1.0
 
 
+@pytest.mark.parametrize("kind", [DQNConfig, PQNConfig])
+def test_a_single_price_can_rise_from_0(kind):
+    config = kind(eta=0.2, zero_fraction=0.5, steps=102_400, n_envs=16, rollout=64)
+    price = prices.initial(config)
+    for steps, eta in {0: 0.0, 25_600: 0.0, 38_400: 0.1, 51_200: 0.2, 102_400: 0.2}.items():
+        price = prices.steer(price, config, jnp.int32(1), jnp.int32(0), jnp.int32(steps))
+        np.testing.assert_allclose([price.low, price.high], eta, rtol=1e-6)
+        np.testing.assert_allclose(prices.draw(price, jax.random.key(0), (9,)), eta, rtol=1e-6)
+
+
+def test_a_budget_does_not_start_at_price_0():
+    config = DQNConfig(eta=0.1, zero_fraction=0.5, control_budget=0.3)
+    np.testing.assert_allclose([prices.initial(config).low, prices.initial(config).high], 0.1, rtol=1e-6)
+
+
 def test_every_price_of_a_range_counts_the_same_unless_it_starts_with_price_0():
     config = DQNConfig(eta=(0.01, 1.0), zero_share=0.5)
     np.testing.assert_allclose(prices.learned_shares(prices.initial(config), config), [0.25] * 4)

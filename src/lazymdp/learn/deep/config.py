@@ -34,9 +34,10 @@ class AlgorithmConfig:
     zero_share: float = 0.125
     """For a range of prices, the share of episodes that are played at price 0."""
     zero_fraction: float = 0.0
-    """For a range of prices, the share of the run after which prices are drawn as `zero_share` says. In the first half
-    of that time, the price is always 0; then the share of episodes at price 0 falls linearly. At a high price, an agent
-    that has not learned what control is worth is lazy and never finds out."""
+    """Share of the run after which the price has its final distribution. In the first half of that time, the price is
+    always 0. Then a single price rises linearly to `eta`; for a range, the share of episodes at price 0 falls linearly
+    to `zero_share`. At a high price, an agent that has not learned what control is worth is lazy and never finds out.
+    A control budget does without this."""
     control_budget: float | None = None
     """Target control rate; a single price is steered until it is met. By default, the price stays fixed."""
     budget_step: float = 0.05

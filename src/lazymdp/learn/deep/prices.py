@@ -1,9 +1,9 @@
 """The price of control: a single price, a range of prices, or a price steered toward a control budget.
 
 In all three cases, the price of an episode is drawn from one distribution: 0 with probability `zero_share`, otherwise
-log-uniform between `low` and `high`. A range may start with price 0 alone, because at high prices an agent that has
-learned nothing stays lazy. A single price is a range whose ends coincide. A budget moves both ends after each
-iteration:
+log-uniform between `low` and `high`. A single price is a range whose ends coincide. A run may start at price 0,
+because at a high price an agent that has learned nothing stays lazy: a single price then rises to its final value, and
+in a range the share of price 0 falls. A budget moves both ends after each iteration:
 
 `eta <- eta * exp( step * (control rate - budget) )`
 
@@ -39,9 +39,10 @@ class Price(NamedTuple):
 def initial(config: AlgorithmConfig) -> Price:
     """Returns the distribution at the start of a run."""
     low, high = config.eta_range
+    warm = config.zero_fraction > 0.0 and config.control_budget is None
     if not config.is_range:
-        return price(low, high)
-    return price(low, high, 1.0 if config.zero_fraction > 0.0 else config.zero_share)
+        return price(0.0, 0.0) if warm else price(low, high)
+    return price(low, high, 1.0 if warm else config.zero_share)
 
 
 def price(low: float, high: float, zero_share: float = 0.0) -> Price:
@@ -87,7 +88,7 @@ def _positive(prices: Price, place: Array) -> Array:
 
 
 def steer(prices: Price, config: AlgorithmConfig, greedy: Array, controls: Array, steps: Array) -> Price:
-    """Steers the price toward the control budget, or lowers the share of price 0 in a range, if the settings say so.
+    """Moves the price: toward the control budget, or from price 0 to its final distribution, if the settings say so.
 
     Args:
         prices: The distribution during this iteration.
@@ -96,12 +97,18 @@ def steer(prices: Price, config: AlgorithmConfig, greedy: Array, controls: Array
         controls: Number of greedy choices that took control.
         steps: Agent steps so far.
     """
-    if config.is_range and config.zero_fraction > 0.0:
-        left = jnp.clip(2.0 - 2.0 * steps / (config.zero_fraction * config.total_steps), 0.0, 1.0)
-        return prices._replace(zero_share=config.zero_share + (1.0 - config.zero_share) * left)
     if config.control_budget is None:
-        return prices
+        return prices if config.zero_fraction == 0.0 else _warmed_up(prices, config, steps)
     rate = controls / jnp.maximum(1, greedy)
     moved = prices.low * jnp.exp(config.budget_step * (rate - config.control_budget))
     eta = jnp.where(steps > config.steers_from, jnp.maximum(SMALLEST_PRICE, moved), prices.low)
+    return prices._replace(low=eta, high=eta)
+
+
+def _warmed_up(prices: Price, config: AlgorithmConfig, steps: Array) -> Price:
+    """Returns the distribution on the way from price 0 to the final one; see `zero_fraction` of the settings."""
+    left = jnp.clip(2.0 - 2.0 * steps / (config.zero_fraction * config.total_steps), 0.0, 1.0)
+    if config.is_range:
+        return prices._replace(zero_share=config.zero_share + (1.0 - config.zero_share) * left)
+    eta = (1.0 - left) * config.eta_range[0]
     return prices._replace(low=eta, high=eta)
