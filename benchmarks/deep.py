@@ -5,8 +5,8 @@
     python benchmarks/deep.py --page                    # writes the page again from the measurements
 
 *population*: MinAtar Breakout, 8 prices x 4 seeds, 128 environments each, as one program. *atari*: Breakout, pqn with
-512 environments against ale-py's vector environment alone in the same run, and dqn. `--out FILE` says where to write
-the measurements of a GPU. The rules: ``benchmarks/README.md``.
+512 environments against ale-py's vector environment alone in the same run, dqn at price 0, and a dial trained with dqn.
+`--out FILE` says where to write the measurements of a GPU. The rules: ``benchmarks/README.md``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from lazymdp import _cores
 from lazymdp.learn.deep.atari import FRAMES_PER_STEP, vector_env
 from lazymdp.learn.deep.compiled_defaults import uniform
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig
+from lazymdp.learn.deep.dqn import DQN
 from lazymdp.learn.deep.jax_env import minatar, restart_where
 from lazymdp.learn.deep.loops import CompiledLoop
 from lazymdp.learn.deep.population import Population
 from lazymdp.learn.deep.pqn import PQN
 from lazymdp.learn.deep.train_config import TrainConfig
-from lazymdp.learn.deep.trainer import Training
+from lazymdp.learn.deep.training_run import Training
 
-GOALS = {"steps a second": 30_000.0, "times SB3's DQN": 20.0}
+GOALS = {"pqn, steps a second": 30_000.0, "pqn, times SB3's DQN": 20.0, "dial, % of dqn's speed": 80.0}
+GOAL_DIAL = 90.0
 ETAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 GOAL_POPULATION = 20e6
 GOAL_DQN = 30_000.0
@@ -71,6 +73,25 @@ def pqn(seconds: float) -> float:
         return config.steps_per_iteration
 
     return rate(advance, seconds)
+
+
+def dqn_and_dial(seconds: float) -> tuple[float, float]:
+    """Measures dqn at price 0 and for a range of prices, in turns, so that a noisy machine slows both."""
+    env = minatar("breakout")
+    loops = [
+        CompiledLoop(DQN(env, DQNConfig.minatar(eta=eta), uniform(env.n_actions)), 0) for eta in (0.0, (0.005, 0.5))
+    ]
+    spent, steps = [0.0, 0.0], [0, 0]
+    while sum(spent) < 2 * seconds:
+        for place, loop in enumerate(loops):
+            started = time.perf_counter()
+            for _ in range(10):
+                loop.advance()
+            jax.block_until_ready(loop.run.iteration)
+            if loop.iteration > 10:  # the first call compiles and fills the buffer
+                spent[place] += time.perf_counter() - started
+                steps[place] += 10 * loop.algorithm.config.steps_per_iteration
+    return steps[0] / spent[0], steps[1] / spent[1]
 
 
 def games_alone(seconds: float) -> float:
@@ -202,7 +223,7 @@ def measure_atari(n_envs: int, seconds: float) -> dict[str, float]:
     found["emulators"] = emulators.rate(seconds)
     emulators.process.kill()
     print(found, flush=True)
-    return {**found, "dqn": atari(DQNConfig.atari(eta=0.0), seconds)}
+    return {**found, "dqn": atari(DQNConfig.atari(eta=0.0), seconds), "dial": atari(DQNConfig.atari(), seconds)}
 
 
 def measure_gpu(parts: list[str], out: Path, n_envs: int, seconds: float) -> None:
@@ -232,6 +253,8 @@ def gpu_section() -> list[str]:
                 ("pqn on Atari, share of the emulators alone, %", 100 * found["pqn"] / found["emulators"], 85.0)
             )
             rows.append(("dqn on Atari, frames/s", found["dqn"], GOAL_DQN))
+            if "dial" in found:
+                rows.append(("a dial on Atari, share of dqn, %", 100 * found["dial"] / found["dqn"], GOAL_DIAL))
             where[-1] += f"; emulators alone {found['emulators']:,.0f} frames/s, pqn {found['pqn']:,.0f}"
     cells = [[n, _short(goal), _short(found), "yes" if found >= goal else "no"] for n, found, goal in rows]
     said = "Written by `python benchmarks/deep.py --gpu ...`: " + "; ".join(where) + "."
@@ -247,8 +270,11 @@ def _short(number: float) -> str:
 
 
 def measure_cpu(seconds: float) -> None:
+    plain, dial = dqn_and_dial(seconds)
     rates = {
         "lazymdp pqn": pqn(seconds),
+        "lazymdp dqn at price 0": plain,
+        "lazymdp dqn for a range of prices (a dial)": dial,
         "the environments alone, no learning": games_alone(5.0),
         "SB3 DQN on the wrapped game": sb3_dqn(8_000),
     }
@@ -261,15 +287,17 @@ def write_page(results: dict) -> None:
     header, goal_header = ("agent", "steps/s"), ("goal", "wanted", "found", "met")
     cells = [[name, f"{found:,.0f}"] for name, found in rates.items()]
     ours, times = rates["lazymdp pqn"], rates["lazymdp pqn"] / rates["SB3 DQN on the wrapped game"]
+    share = 100 * rates["lazymdp dqn for a range of prices (a dial)"] / rates["lazymdp dqn at price 0"]
     goals = [
         [name, f"{GOALS[name]:,.0f}", f"{found:,.0f}", "yes" if found >= GOALS[name] else "no"]
-        for name, found in zip(GOALS, (ours, times), strict=True)
+        for name, found in zip(GOALS, (ours, times, share), strict=True)
     ]
     report.show("training on MinAtar Breakout, CPU", header, cells, words=1)
     report.show("goals", goal_header, goals, words=1)
     sections = [
         "Agent steps a second, learning included, after one call to compile. SB3's DQN learns on one environment, one "
-        "update per four steps, with MinAtar's own Python implementation behind `LazyAction`; pqn runs compiled.",
+        "update per four steps, with MinAtar's own Python implementation behind `LazyAction`; pqn and dqn run "
+        "compiled. The two runs of dqn take turns.",
         report.markdown(header, cells, words=1),
         "## Goals",
         report.markdown(goal_header, goals, words=1),
