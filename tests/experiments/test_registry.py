@@ -54,7 +54,7 @@ def same(data, other):
 
 def test_all_but_the_studies_run_on_a_cpu():
     assert list(on_cpu()) == ["fig2", "fig3", "fig7", "fig10", "fig11", "theorem4", "kdt-path", "samples"]
-    assert set(EXPERIMENTS) - set(on_cpu()) == {"minatar"}
+    assert set(EXPERIMENTS) - set(on_cpu()) == {"minatar", "dqn-dopamine"}
     assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())
 
 
