@@ -91,9 +91,9 @@ def test_on_key_door_treasure_the_structured_form_finds_the_exact_control_set(se
 def test_on_key_door_treasure_one_network_finds_the_exact_control_sets_of_three_prices(seed):
     mdp = key_door_treasure(0.99)
     config = DQNConfig(
-        eta=(0.1, 0.3), steps=160_000, n_envs=64, update_interval=16, rollout=250, buffer_size=160_000, batch_size=64,
+        eta=(0.1, 0.3), steps=240_000, n_envs=64, update_interval=16, rollout=250, buffer_size=240_000, batch_size=64,
         learning_starts=10_000, target_update_interval=800, final_epsilon=1.0, learning_rate=1e-3,
-        final_learning_rate=3e-5, decay_fraction=0.6, hidden=(128, 128), clip_rewards=True,
+        final_learning_rate=1e-5, decay_fraction=0.7, hidden=(128, 128), clip_rewards=True,
     )  # fmt: skip
     dqn, etas = DQN(from_mdp(mdp, max_steps=20), config, uniform(4)), (0.149, 0.196, 0.24)
     outputs = outputs_at(etas, mdp, dqn, trained(dqn, seed=seed).learner.parameters, shared=True)
