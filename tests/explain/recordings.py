@@ -43,7 +43,7 @@ def about(**entries):
     return base | entries
 
 
-def key_door(folder, *, episodes=1, eta=0.02, most_steps=400, **entries):
+def key_door(folder, *, episodes=1, eta=0.045, most_steps=400, **entries):
     """Records the exact solution of Key-Door-Treasure, with frames."""
     env = gym.make("lazymdp/KeyDoorTreasure-v0", render_mode="rgb_array")
     mdp = lz.MDP.from_gymnasium(env, 0.97)

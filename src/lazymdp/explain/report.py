@@ -29,13 +29,13 @@ from lazymdp.explain.report_sections import (
     moments_section,
     trust_section,
 )
-from lazymdp.explain.report_words import Facts, facts_of, number, percent, summary
+from lazymdp.explain.report_words import Facts, facts_of, number, rate_words, summary
 from lazymdp.show.html_page import as_json, asset, filled, packed
 
 _MOST_BYTES = 8e6
 """Size of all videos and timelines on the page, as base64; browsers and mail servers dislike larger pages."""
 _BASE64 = 4 / 3
-_COLUMNS = ("action", "control", "reward", "price", "value", "lazy_gap", "default_probability")
+_COLUMNS = ("action", "choice", "control", "reward", "price", "value", "lazy_gap", "default_probability")
 
 
 def report(recording: Recording, path: str | os.PathLike[str], *, against: Recording | None = None) -> None:
@@ -92,7 +92,7 @@ def _template(name: str) -> str:
 def _comparison(recordings: list[Recording], facts: list[Facts]) -> str:
     """Returns one paragraph that compares two recordings."""
     said = [
-        f"{each.about['agent']} acts in {percent(found.control_rate)} of the steps and earns a return of "
+        f"{each.about['agent']} {rate_words(found.control_rate)} and earns a return of "
         f"{number(float(np.mean(found.returns)))}"
         for each, found in zip(recordings, facts, strict=True)
     ]
@@ -127,6 +127,7 @@ class _Agent:
         kept, left = _kept(facts, most_bytes)
         order = sorted(kept, key=lambda episode: episode != facts.start)
         videos, covered = _videos(recording, steps, order, left, fps)
+        acts, earns = summary(about, facts, steps)
         data = {
             "key": key,
             "fps": fps,
@@ -152,13 +153,15 @@ class _Agent:
             "KEY": key,
             "AGENT": escaped(about["agent"]),
             "FACTS": escaped(_facts_line(about, facts)),
-            "SUMMARY": escaped(" ".join(summary(about, facts, steps))),
+            "ACTS": escaped(" ".join(acts)),
+            "EARNS": escaped(" ".join(earns)),
             "NOTE": escaped(_left_out(recording, facts, kept, covered)),
             "HAS_VIDEO": "true" if covered else "false",
             "MOMENTS": moments_section(recording, facts, steps),
             "FOLLOWED": followed_section(about),
             "ACTIONS": actions_section(about, steps),
             "FRONTIER": frontier_section(about),
+            "NO_FRONTIER": "" if about.get("frontier") else "hidden",
             "TRUST": trust_section(about),
         }
         texts = [

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from lazymdp.explain.recording import Recording
 from lazymdp.explain.report_clips import thumbnail
-from lazymdp.explain.report_words import Facts, Moment, number, percent
+from lazymdp.explain.report_words import Facts, Moment, counted, number, percent
 
 _MOST_ACTIONS = 12
+_MOST_MOMENTS = 8
 _CRITIC = {
     "td_error": "Held-out TD error",
     "correlation": "Correlation with Monte Carlo returns",
@@ -50,26 +51,47 @@ def moments_section(recording: Recording, facts: Facts, steps: Sequence[Mapping[
     """Returns the list of moments, each a button that moves the playback there."""
     if not facts.moments:
         return '<p class="muted">The recording has no lazy-gaps, so there are no moments to rank.</p>'
-    items = [_moment(recording, rank, moment, steps[moment.episode]) for rank, moment in enumerate(facts.moments, 1)]
+    shown = _distinct(recording, facts.moments, steps)
+    items = [_moment(recording, rank, moments, steps) for rank, moments in enumerate(shown, 1)]
     return f'<ol class="moments">{"".join(items)}</ol>'
 
 
-def _moment(recording: Recording, rank: int, moment: Moment, columns: Mapping[str, NDArray[Any]]) -> str:
-    names = recording.about["action_names"]
+def _distinct(
+    recording: Recording, moments: Sequence[Moment], steps: Sequence[Mapping[str, NDArray[Any]]]
+) -> list[list[Moment]]:
+    """Returns the largest moments, each with those of other episodes that have the same frame and action."""
+    groups: dict[Any, list[Moment]] = {}
+    for moment in moments[: 4 * _MOST_MOMENTS]:
+        key: Any = moment
+        if recording.has_frames and recording.episodes > 1:
+            frame = recording.frame(moment.episode, moment.step)
+            key = frame.tobytes(), int(steps[moment.episode]["choice"][moment.step])
+        if key in groups or len(groups) < _MOST_MOMENTS:
+            groups.setdefault(key, []).append(moment)
+    return list(groups.values())
+
+
+def _moment(
+    recording: Recording, rank: int, moments: Sequence[Moment], steps: Sequence[Mapping[str, NDArray[Any]]]
+) -> str:
+    moment, names = moments[0], recording.about["action_names"]
+    columns = steps[moment.episode]
     control, action = bool(columns["control"][moment.step]), names[int(columns["action"][moment.step])]
     picture = ""
     if recording.has_frames:
         source = thumbnail(recording.frame(moment.episode, moment.step), control)
         picture = f'<img src="{source}" alt="" loading="lazy">'
     place = f"step {moment.step:,}" if recording.episodes == 1 else f"episode {moment.episode}, step {moment.step:,}"
+    if len(moments) > 1:
+        place += f", and {counted(len(moments) - 1, 'more time')}"
     default_policy = default_words(columns["default_probability"][moment.step], names)
-    share = f' <span class="muted">{percent(moment.share)} of the gain</span>' if moment.share > 0 else ""
+    share = f'<span class="muted small">{percent(moment.share)} of the gain of its episode</span>' if moment.share > 0 else ""
     return (
         f'<li><button type="button" class="moment" data-episode="{moment.episode}" data-step="{moment.step}">'
         f'{picture}<span class="what"><span class="rank">{rank}</span>'
         f'<i class="swatch {"control" if control else "lazy"}"></i><b>{escaped(action)}</b></span>'
         f'<span class="muted small">{place}</span>'
-        f'<span>lazy-gap <b class="gap">{number(moment.gap)}</b>{share}</span>'
+        f'<span>lazy-gap <b class="gap">{number(moment.gap)}</b></span>{share}'
         f'<span class="muted small">Default policy: {escaped(default_policy)}</span></button></li>'
     )
 
@@ -162,13 +184,8 @@ def frontier_rows(about: Mapping[str, Any]) -> list[dict[str, float | None]]:
 
 
 def frontier_section(about: Mapping[str, Any]) -> str:
-    """Returns the place of the curve and the table of its numbers, or a sentence if there are none."""
+    """Returns the place of the curve and the table of its numbers."""
     rows = frontier_rows(about)
-    if not rows:
-        return (
-            '<p class="muted">This recording has one price only. <code>agent.evaluate(etas)</code> plays at several '
-            "prices and gives the curve.</p>"
-        )
     cells = [
         [
             "default policy alone" if row["eta"] is None else number(row["eta"]),

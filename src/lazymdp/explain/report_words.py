@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _MOST = 0.5
 """A share of the gain above which moments account for "most" of it."""
+_FEW = 3
+"""Largest number of moments that the summary lists."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Facts:
         prices: Price paid in each episode.
         truncated: Number of episodes that were truncated.
         control_rate: Share of all steps in control.
-        moments: The largest moments, by decreasing lazy-gap.
+        moments: The moments of all episodes, by decreasing lazy-gap.
         start: The episode that the page opens: the one with the largest moment.
         start_moments: The largest moments of that episode, by decreasing lazy-gap.
     """
@@ -74,10 +76,10 @@ def facts_of(
         steps: Columns of each episode: `control`, `lazy_gap` and `price`, `[T]` each.
         summaries: Summary of each episode: `return` and `truncated`.
         frames_per_second: Speed of the recording; a moment lasts about one second.
-        limit: Largest number of moments.
+        limit: Largest number of moments per episode.
     """
     by_episode = [_moments(number, columns, frames_per_second, limit) for number, columns in enumerate(steps)]
-    moments = sorted((moment for found in by_episode for moment in found), key=lambda moment: -moment.gap)[:limit]
+    moments = sorted((moment for found in by_episode for moment in found), key=lambda moment: -moment.gap)
     start = moments[0].episode if moments else 0
     lengths = [len(columns["control"]) for columns in steps]
     controls = sum(int(np.sum(columns["control"])) for columns in steps)
@@ -158,24 +160,29 @@ def step_words(columns: Mapping[str, NDArray[Any]], step: int, names: Sequence[s
 # -- sentences ---------------------------------------------------------------------------------------------------------
 
 
-def summary(about: Mapping[str, Any], facts: Facts, steps: Sequence[Mapping[str, NDArray[Any]]]) -> list[str]:
-    """Returns the summary of a recording: complete sentences, as plain text."""
-    played = f"{about['agent']} played {counted(len(facts.lengths), 'episode')} of {about['env']}"
-    total = sum(facts.lengths)
-    sentences = [f"{played}, {total:,} step{'' if total == 1 else 's'} in all."]
-    sentences.append(_acts(about, facts))
-    sentences += _gain(about, facts, steps)
-    sentences.append(_earns(facts))
-    if about.get("eta") is not None:
+def summary(
+    about: Mapping[str, Any], facts: Facts, steps: Sequence[Mapping[str, NDArray[Any]]]
+) -> tuple[list[str], list[str]]:
+    """Returns the summary of a recording as plain text: sentences on when it acts, and on what it earns and pays."""
+    acts = [_acts(about, facts), *_gain(about, facts, steps)]
+    earns = [_earns(facts)]
+    if about["eta"] is not None and facts.control_rate > 0:
         mean = float(np.mean(facts.prices))
         paid = "in this episode" if len(facts.lengths) == 1 else "per episode on average"
-        sentences.append(f"Each step in control costs {number(about['eta'])}, which adds up to {number(mean)} {paid}.")
-    sentences += [
+        earns.append(f"Each step in control costs {number(about['eta'])}, which adds up to {number(mean)} {paid}.")
+    earns += [
         f"The default policy alone earns a return of {number(row['return'])}."
         for row in about.get("frontier") or ()
         if row["eta"] is None
     ]
-    return sentences
+    return acts, earns
+
+
+def rate_words(control_rate: float) -> str:
+    """Returns how often an agent acts, as the end of a sentence that begins with its name."""
+    if control_rate in (0, 1):
+        return "never acts" if control_rate == 0 else "acts in every step"
+    return f"acts in {percent(control_rate)} of the steps"
 
 
 def _acts(about: Mapping[str, Any], facts: Facts) -> str:
@@ -184,19 +191,20 @@ def _acts(about: Mapping[str, Any], facts: Facts) -> str:
         return f"It never takes control: {default_policy} acts in every step."
     if facts.control_rate == 1:
         return f"It takes control in every step and leaves none to {default_policy}."
-    return f"It acts in {percent(facts.control_rate)} of the steps and leaves the others to {default_policy}."
+    return f"It {rate_words(facts.control_rate)} and leaves the others to {default_policy}."
 
 
 def _earns(facts: Facts) -> str:
-    returns, cut = facts.returns, ""
+    returns, count, cut = facts.returns, len(facts.returns), ""
     if facts.truncated:
-        every = facts.truncated == len(returns)
-        who = ("the episode" if len(returns) == 1 else "every episode") if every else counted(facts.truncated, "episode")
-        cut = f" ({who} reached the time limit)"
-    if len(returns) == 1:
-        return f"Its return is {number(returns[0])}{cut}."
-    spread = f"from {number(min(returns))} to {number(max(returns))}"
-    return f"Its mean return is {number(float(np.mean(returns)))}, {spread}{cut}."
+        some = counted(facts.truncated, "episode") if facts.truncated < count else "all of them"
+        cut = f"; {'it' if count == 1 else some} reached the time limit"
+    length = f"{sum(facts.lengths):,} step{'' if sum(facts.lengths) == 1 else 's'}"
+    if count == 1:
+        return f"The episode has {length}{cut}. Its return is {number(returns[0])}."
+    low, high = number(min(returns)), number(max(returns))
+    earned = f"is {low} in each" if low == high else f"is {number(float(np.mean(returns)))} on average, {low} to {high}"
+    return f"The {counted(count, 'episode')} have {length} in all{cut}. The return {earned}."
 
 
 def _gain(about: Mapping[str, Any], facts: Facts, steps: Sequence[Mapping[str, NDArray[Any]]]) -> list[str]:
@@ -206,17 +214,17 @@ def _gain(about: Mapping[str, Any], facts: Facts, steps: Sequence[Mapping[str, N
     if not moments or facts.control_rate == 0 or shares[-1] == 0:
         return []
     place = "" if len(facts.lengths) == 1 else f" of episode {facts.start}"
-    enough = int(np.searchsorted(shares, _MOST))
-    if enough >= min(len(moments), 5):
-        most = counted(len(moments), "largest moment").replace("one ", "")
+    count = int(np.searchsorted(shares, _MOST)) + 1
+    if count > _FEW or count > len(moments):
+        most = counted(len(moments), "largest moment")
         return [f"The gain{place} is spread out: the {most} account for {percent(float(shares[-1]))} of it."]
-    count, columns = enough + 1, steps[facts.start]
+    share, columns = float(shares[count - 1]), steps[facts.start]
     listed = [
-        f"step {moment.step} ({step_words(columns, moment.step, about['action_names'])}, "
-        f"lazy-gap {number(moment.gap)})"
+        f"step {moment.step} ({step_words(columns, moment.step, about['action_names'])}, lazy-gap {number(moment.gap)})"
         for moment in moments[:count]
     ]
     joined = listed[0] if count == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
-    verb = "accounts" if count == 1 else "account"
-    some = counted(count, "moment").capitalize()
-    return [f"{some} {verb} for most of the gain{place} ({percent(float(shares[enough]))}): {joined}."]
+    some = f"{counted(count, 'moment').capitalize()} account{'s' if count == 1 else ''}"
+    part = "all" if share > 1 - 1e-9 else "most"
+    ratio = "" if part == "all" else f" ({percent(share)})"
+    return [f"{some} for {part} of the gain{place}{ratio}: {joined}."]

@@ -62,7 +62,7 @@
       const control = episode.control[step] === 1;
       const name = data.actionNames[episode.action[step]];
       const texts = {
-        choice: control ? `in control: ${name}` : `lazy: the default policy did ${name}`, step: `${step} of ${episode.length - 1}`,
+        choice: control ? `in control: ${name}` : `lazy, the default policy: ${name}`, step: `${step} of ${episode.length - 1}`,
         gap: number(episode.gap[step]), value: number(episode.value[step]), reward: number(episode.reward[step]),
         return: number(episode.earned[step]),
       };
@@ -200,9 +200,11 @@
         ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
         ctx.fillStyle = color("--muted");
         const text = alone ? "default policy alone" : `\u03b7 ${number(row.eta)}`;
-        const beyond = x(rates[i]) + ctx.measureText(text).width + 10 * devicePixelRatio > plot.bbox.left + plot.bbox.width;
+        const edge = plot.bbox.left + plot.bbox.width;
+        const beyond = alone || x(rates[i]) + ctx.measureText(text).width + 10 * devicePixelRatio > edge;
         ctx.textAlign = beyond ? "right" : "left";
-        ctx.fillText(text, x(rates[i]) + (beyond ? -8 : 8) * devicePixelRatio, y(row.return) + (alone ? 14 : -7) * devicePixelRatio);
+        const place = alone ? edge - 4 * devicePixelRatio : x(rates[i]) + (beyond ? -8 : 8) * devicePixelRatio;
+        ctx.fillText(text, place, y(row.return) + (alone ? -6 : 15) * devicePixelRatio);
       });
       ctx.restore();
     };

@@ -41,9 +41,9 @@ const page = {
 function timelines(holder, eta, pick) {
   const make = page.make;
   const ROWS = [
-    { key: "gap", title: eta === null ? "Lazy-gap" : `Lazy-gap, with the price \u03b7 = ${page.number(eta)} (dashed)`, height: 132, ink: "--control" },
-    { key: "value", title: "Value", height: 92, ink: "--line" },
-    { key: "reward", title: "Reward", height: 74, ink: "--line", bars: true },
+    { key: "gap", title: eta === null ? "Lazy-gap" : `Lazy-gap, with the price \u03b7 = ${page.number(eta)} (dashed)`, height: 138, ink: "--control" },
+    { key: "value", title: "Value", height: 98, ink: "--line" },
+    { key: "reward", title: "Reward", height: 80, ink: "--line", bars: true },
     { key: "control", title: "Control", height: 46, ink: "--control", bars: true },
   ];
   let plots = [];
@@ -67,7 +67,7 @@ function timelines(holder, eta, pick) {
     holder.append(make("figure", { class: "timeline" }, make("figcaption", {}, title), box));
     const values = Array.from(episode[key], (v) => (Number.isFinite(v) ? v : null));
     const plot = page.plot(box, {
-      padding: [6, 8, 0, 0],
+      padding: [6, 8, last ? 0 : 7, 0],
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 5 } },
       scales: { x: { time: false, range: () => [low, high] }, y: { range: (u, from, to) => heights(key, from, to) } },
       axes: [
