@@ -58,6 +58,7 @@ class CompiledEnv(gym.Env[Any, Any]):
         if render_mode is not None and (render_mode != "rgb_array" or not drawable):
             raise ValueError(f"render_mode is {render_mode!r}, expected {'rgb_array or None' if drawable else 'None'}.")
         self.render_mode = render_mode
+        self.name, self.action_names = env.name, env.action_names
         self._first = env.first_action
         self.action_space = spaces.Discrete(env.n_actions, start=self._first)
         space = env.space
@@ -116,6 +117,7 @@ class AtariImages(gym.Wrapper[Any, Any, Any, Any]):
         rows, columns = env.observation_space.shape or ()
         self._rows, self._columns = _averages(rows), _averages(columns)
         self.observation_space = AtariHost.space
+        self.metadata = {**env.metadata, "render_fps": 60 // FRAMES_PER_STEP}  # the console shows 60 frames per second
         self._stack = np.zeros(AtariHost.shape, dtype=np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

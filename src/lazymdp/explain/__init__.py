@@ -1,0 +1,11 @@
+"""Explaining what an agent does: recordings of its episodes, the moments that matter, and pictures of them."""
+
+from lazymdp.explain.rank import Ranking, rank
+from lazymdp.explain.record import record
+from lazymdp.explain.recording import Recording, load
+
+__all__ = ["Ranking", "Recording", "load", "rank", "record"]
+
+
+def __dir__() -> list[str]:
+    return __all__
