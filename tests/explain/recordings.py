@@ -22,7 +22,10 @@ EXTRAS = {
     ],
     "critic": {"td_error": 0.0123, "correlation": 0.93},
     "counterfactuals": [
-        {"episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.2, "high": 0.6, "note": "100 replays"},
+        {
+            "episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.2, "high": 0.6,
+            "note": "100 replays",
+        },
     ],
 }  # fmt: skip
 
@@ -43,39 +46,14 @@ def about(**entries):
     return base | entries
 
 
-def key_door(folder, *, episodes=1, eta=0.045, most_steps=400, **entries):
+def key_door(folder, *, episodes=1, eta=0.03, **entries):
     """Records the exact solution of Key-Door-Treasure, with frames."""
     env = gym.make("lazymdp/KeyDoorTreasure-v0", render_mode="rgb_array")
     mdp = lz.MDP.from_gymnasium(env, 0.97)
-    default_policy = lz.policies.uniform(mdp)
-    solution = lz.solve(lz.LazyMDP(mdp, default_policy, eta))
-    generator = np.random.default_rng(0)
-    state, _ = env.reset(seed=0)
-    shape = list(env.render().shape)
-    writer = RecordingWriter(folder, about(eta=eta, frame_shape=shape, action_names=list(mdp.action_names)) | entries)
-    for seed in range(episodes):
-        with writer.episode(seed) as episode:
-            state, _ = env.reset(seed=seed)
-            for step in range(most_steps):
-                episode.add_frame(env.render())
-                control = bool(solution.control[state])
-                choice = int(solution.action[state])
-                action = choice if control else int(generator.integers(4))
-                after, reward, terminated, truncated, _ = env.step(action)
-                episode.add_steps(
-                    {
-                        "action": [action], "choice": [choice], "control": [control], "reward": [reward],
-                        "price": [eta if control else 0.0], "value": [solution.value[state]],
-                        "lazy_gap": [solution.lazy_gap[state]], "critical_eta": [np.nan],
-                        "q": [solution.q[state][:4]], "default_probability": [default_policy[state]],
-                    }
-                )  # fmt: skip
-                state, truncated = after, truncated or step == most_steps - 1
-                if terminated or truncated:
-                    break
-            episode.end(terminated, truncated)
+    lazy = lz.LazyMDP(mdp, lz.policies.uniform(mdp), eta)
+    lz.explain.record(lazy, env, folder=folder, episodes=episodes, max_steps=400)
     env.close()
-    return Recording(folder)
+    return describe(folder, **{"agent": "exact agent", **entries})
 
 
 def synthetic(folder, *, lengths=(60,), control=None, gaps=None, probability=(0.5, 0.5), **entries):
@@ -83,14 +61,16 @@ def synthetic(folder, *, lengths=(60,), control=None, gaps=None, probability=(0.
 
     `control` and `gaps` are arrays `[T]` that replace the made-up ones.
     """
-    writer = RecordingWriter(folder, about(agent="cart", env="CartPole-v1", eta=0.3, action_names=["left", "right"], n_actions=2) | entries)  # fmt: skip
+    cart = {"agent": "cart", "env": "CartPole-v1", "eta": 0.3, "action_names": ["left", "right"], "n_actions": 2}
+    entries = about(**cart) | entries
+    writer = RecordingWriter(folder, entries)
     for seed, length in enumerate(lengths):
         steps = np.arange(length)
         gap = np.abs(np.sin(0.2 * steps + seed)) ** 4 if gaps is None else np.asarray(gaps, dtype=float)
         took = gap > 0.3 if control is None else np.asarray(control, dtype=bool)
         with writer.episode(seed) as episode:
-            for _ in steps if writer._about["frame_shape"] else ():
-                episode.add_frame(np.full(writer._about["frame_shape"], 90, dtype=np.uint8))
+            for _ in steps if entries["frame_shape"] else ():
+                episode.add_frame(np.full(entries["frame_shape"], 90, dtype=np.uint8))
             episode.add_steps(
                 {
                     "action": steps % 2, "choice": np.where(took, steps % 2, 2), "control": took,

@@ -3,8 +3,9 @@
 from lazymdp.explain.rank import Ranking, rank
 from lazymdp.explain.record import record
 from lazymdp.explain.recording import Recording, load
+from lazymdp.explain.report import report
 
-__all__ = ["Ranking", "Recording", "load", "rank", "record"]
+__all__ = ["Ranking", "Recording", "load", "rank", "record", "report"]
 
 
 def __dir__() -> list[str]:

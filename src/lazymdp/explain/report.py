@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from lazymdp._colors import DARK_THEME, LIGHT_THEME, css_variables
 from lazymdp._files import replacing
+from lazymdp._html_page import as_json, asset, filled, packed
 from lazymdp.explain.recording import Recording
 from lazymdp.explain.report_clips import clip
 from lazymdp.explain.report_sections import (
@@ -30,7 +31,6 @@ from lazymdp.explain.report_sections import (
     trust_section,
 )
 from lazymdp.explain.report_words import Facts, facts_of, number, rate_words, summary
-from lazymdp.show.html_page import as_json, asset, filled, packed
 
 _MOST_BYTES = 8e6
 """Size of all videos and timelines on the page, as base64; browsers and mail servers dislike larger pages."""
@@ -181,7 +181,8 @@ def _kept(facts: Facts, most_bytes: float) -> tuple[list[int], float]:
     The episode that the page opens comes first and is always kept. Timelines take a quarter of the size at most.
     """
     order = [facts.start, *(episode for episode in range(len(facts.lengths)) if episode != facts.start)]
-    kept, used = [], 0.0
+    kept: list[int] = []
+    used = 0.0
     for episode in order:
         size = _BASE64 * 17 * facts.lengths[episode]  # three floats, an integer and a flag per step
         if not kept or used + size <= most_bytes / 4:

@@ -38,8 +38,7 @@ def marked(frame: NDArray[np.uint8], control: bool) -> NDArray[np.uint8]:
         factor = max(round(_SIDE / longest), 1)
         frame = frame.repeat(factor, axis=0).repeat(factor, axis=1)
     if not control:
-        gray = frame @ np.array([0.299, 0.587, 0.114])  # luma of ITU-R BT.601
-        frame = np.repeat(gray.round().astype(np.uint8)[..., None], 3, axis=2)
+        frame = np.asarray(extra("PIL.Image").fromarray(frame).convert("L").convert("RGB"))
     height, width = frame.shape[:2]
     border = max(max(height, width) // 50, 3)
     shape = (height + 2 * border + height % 2, width + 2 * border + width % 2, 3)

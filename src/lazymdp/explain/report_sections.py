@@ -80,12 +80,16 @@ def _moment(
     picture = ""
     if recording.has_frames:
         source = thumbnail(recording.frame(moment.episode, moment.step), control)
-        picture = f'<img src="{source}" alt="" loading="lazy">'
+        picture = f'<img src="{source}" alt="">'
     place = f"step {moment.step:,}" if recording.episodes == 1 else f"episode {moment.episode}, step {moment.step:,}"
     if len(moments) > 1:
-        place += f", and {counted(len(moments) - 1, 'more time')}"
+        place += f", and in {counted(len(moments) - 1, 'other moment')}"
     default_policy = default_words(columns["default_probability"][moment.step], names)
-    share = f'<span class="muted small">{percent(moment.share)} of the gain of its episode</span>' if moment.share > 0 else ""
+    share = (
+        f'<span class="muted small">{percent(moment.share)} of the gain of its episode</span>'
+        if moment.share > 0
+        else ""
+    )
     return (
         f'<li><button type="button" class="moment" data-episode="{moment.episode}" data-step="{moment.step}">'
         f'{picture}<span class="what"><span class="rank">{rank}</span>'
@@ -172,7 +176,7 @@ def _bars(name: str, share: float, default_share: float, widest: float) -> str:
     return f'<li><span class="name">{escaped(name)}</span><span class="pair">{bars}</span></li>'
 
 
-# -- return against control, and trust -----------------------------------------------------------------------------------
+# -- return against control, and trust ---------------------------------------------------------------------------------
 
 
 def frontier_rows(about: Mapping[str, Any]) -> list[dict[str, float | None]]:
@@ -209,7 +213,8 @@ def trust_section(about: Mapping[str, Any]) -> str:
     if about.get("fidelity"):
         rows = sorted(about["fidelity"], key=lambda row: -row["replace_area"])
         cells = [
-            [escaped(row["measure"].replace("_", "-")), f"{number(row['replace_area'])}{_interval(row)}"] for row in rows
+            [escaped(row["measure"].replace("_", "-")), f"{number(row['replace_area'])}{_interval(row)}"]
+            for row in rows
         ]
         parts.append(table(["Ranking by", "Replace area, larger is better"], cells, "Fidelity of each ranking"))
         parts.append(f'<details><summary>How it is measured</summary><p class="small">{_REPLACE}</p></details>')

@@ -78,7 +78,12 @@ def facts_of(
         frames_per_second: Speed of the recording; a moment lasts about one second.
         limit: Largest number of moments per episode.
     """
-    by_episode = [_moments(number, columns, frames_per_second, limit) for number, columns in enumerate(steps)]
+    around = max(round(frames_per_second / 2), 1)  # half a second on each side of a peak
+    lazy = not any(np.any(columns["control"]) for columns in steps)  # an agent that is always lazy still has peaks
+    by_episode = [
+        _moments(episode, columns, np.ones_like(columns["control"]) if lazy else columns["control"], around, limit)
+        for episode, columns in enumerate(steps)
+    ]
     moments = sorted((moment for found in by_episode for moment in found), key=lambda moment: -moment.gap)
     start = moments[0].episode if moments else 0
     lengths = [len(columns["control"]) for columns in steps]
@@ -95,19 +100,19 @@ def facts_of(
     )
 
 
-def _moments(episode: int, columns: Mapping[str, NDArray[Any]], frames_per_second: float, limit: int) -> list[Moment]:
+def _moments(
+    episode: int, columns: Mapping[str, NDArray[Any]], eligible: NDArray[np.bool_], around: int, limit: int
+) -> list[Moment]:
     """Returns the largest moments of an episode: the highest peak, then the highest outside its surroundings, ..."""
-    gap, control = np.asarray(columns["lazy_gap"], dtype=float), np.asarray(columns["control"], dtype=bool)
-    counts = control if control.any() else np.ones_like(control)  # an agent that is always lazy still has a peak
+    gap, control = columns["lazy_gap"], columns["control"]
     gain = np.where(control & (gap > 0), gap, 0.0)
     total = float(gain.sum())
-    free = counts & np.isfinite(gap)
-    around = min(max(round(frames_per_second / 2), 1), max(len(gap) // 25, 1))
+    free = eligible & np.isfinite(gap)
+    candidates = int(free.sum())
+    around = min(around, max(len(gap) // 25, 1))  # a short episode has several moments, too
     found: list[Moment] = []
-    for step in np.argsort(-np.where(free, gap, -np.inf), kind="stable"):
-        if len(found) == limit or not (counts[step] and np.isfinite(gap[step])):
-            break
-        if free[step]:
+    for step in np.argsort(-np.where(free, gap, -np.inf), kind="stable")[:candidates]:
+        if free[step] and len(found) < limit:
             near = slice(max(step - around, 0), step + around + 1)
             share = float(gain[near].sum()) / total if total > 0 else 0.0
             gain[near], free[near] = 0.0, False  # a step belongs to one moment

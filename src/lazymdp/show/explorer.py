@@ -17,9 +17,9 @@ from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from lazymdp._colors import DARK_THEME, LIGHT_THEME, VALUE_STOPS, css_variables
+from lazymdp._html_page import as_json, asset, filled, packed
 from lazymdp.exact.path import EtaPath
 from lazymdp.show.grid_maps import GridWorld
-from lazymdp.show.html_page import as_json, asset, filled, packed
 from lazymdp.show.style import CONTROL_SCALE
 
 _LARGEST_MB = 20.0

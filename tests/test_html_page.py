@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from lazymdp.show.html_page import as_json, asset, filled, packed
+from lazymdp._html_page import as_json, asset, filled, packed
 
 
 def test_placeholders_are_filled_once():
