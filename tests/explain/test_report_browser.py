@@ -50,7 +50,8 @@ def video_step(page, fps):
     page.wait_for_function(
         "() => { const v = document.querySelector('video'); return v.readyState > 1 && !v.seeking; }"
     )
-    return int(fps * page.evaluate("document.querySelector('video').currentTime"))
+    last = int(page.get_attribute(".scrub", "max"))  # the last frame stays on screen when the video has ended
+    return min(int(fps * page.evaluate("document.querySelector('video').currentTime")), last)
 
 
 def clipped(page):

@@ -154,9 +154,8 @@ function timelines(holder, eta, pick) {
       high = low + size;
       plots.forEach((plot) => plot.setScale("x", { min: low, max: high }));
     }
-    for (const plot of plots) plot.nowLine.style.left = `${plot.valToPos(step, "x")}px`;
+    for (const plot of plots) plot.nowLine.style.left = `${(100 * (step - low)) / size}%`;
   }
 
-  new ResizeObserver(() => requestAnimationFrame(() => episode && mark(step))).observe(holder);
-  return { show, mark, zoom, redraw: () => plots.forEach((plot) => plot.redraw(false)), range: () => [low, high] };
+  return { show, mark, zoom, redraw: () => plots.forEach((plot) => plot.redraw(false)) };
 }
