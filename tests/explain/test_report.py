@@ -171,7 +171,7 @@ def test_unknown_values_are_no_error(tmp_path):
     text = text_of(written(describe(tmp_path / "cart", eta=None), tmp_path))
     assert recording.steps(0)["control"].all()
     assert "It takes control in every step and leaves none to the default policy (uniform)." in text
-    assert "no lazy-gaps" in text and "no price" in text
+    assert "there are no lazy-gaps to rank its moments by" in text and "no price" in text
 
 
 def test_two_recordings_share_a_page(recording, tmp_path):

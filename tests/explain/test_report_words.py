@@ -38,8 +38,8 @@ def test_few_moments_are_listed():
     found = [(moment.step, moment.share) for moment in facts.moments]
     assert found == [(20, 0.5), (30, 0.25), (10, 0.125), (40, 0.125)]
     assert acts == (
-        "It acts in 8% of the steps and leaves the others to the default policy (noop). One moment accounts for most of "
-        "the gain (50%): step 20 (right, lazy-gap 2)."
+        "It acts in 8% of the steps and leaves the others to the default policy (noop). One moment accounts for most "
+        "of the gain (50%): step 20 (right, lazy-gap 2)."
     )
     assert earns == (
         "The episode has 50 steps. Its return is 1. "

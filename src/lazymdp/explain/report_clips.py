@@ -23,7 +23,7 @@ _SIDE = 400
 """Smaller frames are enlarged by a whole factor to about this many pixels on the longer side."""
 _LARGEST_SIDE = 640
 """Larger frames are reduced by a whole factor."""
-_CRF = (24, 30, 36)
+_CRF = range(24, 37, 6)
 """Constant rate factors of x264, by decreasing quality; six more halve the size of the file, roughly."""
 _KEYFRAME_EVERY = 30
 """Frames between keyframes: few, so that a browser seeks quickly."""

@@ -50,7 +50,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> 
 def moments_section(recording: Recording, facts: Facts, steps: Sequence[Mapping[str, NDArray[Any]]]) -> str:
     """Returns the list of moments, each a button that moves the playback there."""
     if not facts.moments:
-        return '<p class="muted">The recording has no lazy-gaps, so there are no moments to rank.</p>'
+        return (
+            '<p class="muted">The agent has no values, so there are no lazy-gaps to rank its moments by. '
+            '<code>lz.explain.record(..., critic="fit")</code> estimates them.</p>'
+        )
     shown = _distinct(recording, facts.moments, steps)
     items = [_moment(recording, rank, moments, steps) for rank, moments in enumerate(shown, 1)]
     return f'<ol class="moments">{"".join(items)}</ol>'
@@ -86,7 +89,7 @@ def _moment(
         place += f", and in {counted(len(moments) - 1, 'other moment')}"
     default_policy = default_words(columns["default_probability"][moment.step], names)
     share = (
-        f'<span class="muted small">{percent(moment.share)} of the gain of its episode</span>'
+        f'<span class="muted small">{percent(moment.share)} of the gain of the episode</span>'
         if moment.share > 0
         else ""
     )

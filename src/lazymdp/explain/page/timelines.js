@@ -46,6 +46,7 @@ function timelines(holder, eta, pick) {
     { key: "reward", title: "Reward", height: 80, ink: "--line", bars: true },
     { key: "control", title: "Control", height: 46, ink: "--control", bars: true },
   ];
+  const STEPS = [1, 10, 100, 1000, 10000, 100000].flatMap((unit) => [unit, 2 * unit, 5 * unit]); // between labels
   let plots = [];
   let episode = null;
   let step = 0;
@@ -57,7 +58,8 @@ function timelines(holder, eta, pick) {
     [low, high] = [-0.5, episode.length - 0.5];
     const steps = Array.from({ length: episode.length }, (_, t) => t);
     holder.replaceChildren();
-    plots = ROWS.map((row) => build(row, steps));
+    const known = ROWS.filter(({ key }) => episode[key].some(Number.isFinite)); // an agent may have no values
+    plots = known.map((row) => build(row, steps));
   }
 
   function build({ key, title, height, ink, bars }, steps) {
@@ -71,7 +73,7 @@ function timelines(holder, eta, pick) {
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 5 } },
       scales: { x: { time: false, range: () => [low, high] }, y: { range: (u, from, to) => heights(key, from, to) } },
       axes: [
-        page.axis({ show: last, size: 22, space: 60 }),
+        page.axis({ show: last, size: 22, space: 60, incrs: STEPS }),
         page.axis({ size: 48, space: 26, ...(last && { values: (u, splits) => splits.map(() => ""), grid: { show: false } }) }),
       ],
       series: [{}, {
