@@ -151,7 +151,7 @@ def random(steps: Steps, rng: np.random.Generator) -> NDArray[np.float64]:
 
 def _known(steps: Steps, measure: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
     """Applies a measure that accepts only finite values; unknown values have an unknown score."""
-    finite = np.isfinite(steps["q"]).all(axis=1)
+    finite = np.asarray(np.isfinite(steps["q"]).all(axis=1))
     return np.where(finite, measure(np.where(finite[:, None], steps["q"], 0.0)), np.nan)
 
 
