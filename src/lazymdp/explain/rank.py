@@ -7,10 +7,10 @@ Every measure gives each step a score; the larger it is, the more the step matte
   action as the passive one (Whittle 1988). It is known for exact agents and dials.
 * `action_gap`: the value of the best action minus that of the second best (Farahmand 2011; Bellemare et al. 2016).
 * `importance_advice`: the value of the best action minus that of the worst (Torrey and Taylor 2013).
-* `highlights`: the same difference as `importance_advice`, but `Ranking.top` also spreads its choices out, as HIGHLIGHTS
-  does with its interval between summary states (Amir and Amir 2018).
-* `entropy`: the negative entropy of a softmax of the values, at a temperature of their standard deviation. A policy that
-  is sure of its action is taken as a sign that the action matters (Huang et al. 2018, critical states).
+* `highlights`: the same difference as `importance_advice`, but `Ranking.top` also spreads its choices out, as
+  HIGHLIGHTS does with its interval between summary states (Amir and Amir 2018).
+* `entropy`: the negative entropy of a softmax of the values, at a temperature of their standard deviation. A policy
+  that is sure of its action is taken as a sign that the action matters (Huang et al. 2018, critical states).
 * `random`: uniform random numbers, the baseline.
 
 A mask learned by a network of its own (StateMask; Cheng et al. 2023) is not included.
@@ -88,9 +88,8 @@ def rank(recording: Recording, by: str = "lazy_gap", *, seed: int = 0) -> Rankin
         score = np.asarray(MEASURES[by](recording.steps(episode), rng), dtype=np.float64)
         if not np.isfinite(score).all():
             step = int(np.argmin(np.isfinite(score)))
-            raise ValueError(
-                f"{by} is unknown in step {step} of episode {episode} of {recording.folder}: {_REMEDIES.get(by, _VALUES)}"
-            )
+            remedy = _REMEDIES.get(by, _VALUES)
+            raise ValueError(f"{by} is unknown in step {step} of episode {episode} of {recording.folder}: {remedy}")
         scores.append(score)
     return Ranking(by, scores, HIGHLIGHTS_INTERVAL if by == "highlights" else 1)
 
@@ -152,7 +151,7 @@ def random(steps: Steps, rng: np.random.Generator) -> NDArray[np.float64]:
 
 def _known(steps: Steps, measure: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
     """Applies a measure that accepts only finite values; unknown values have an unknown score."""
-    finite = np.isfinite(steps["q"]).all(axis=1)
+    finite = np.asarray(np.isfinite(steps["q"]).all(axis=1))
     return np.where(finite, measure(np.where(finite[:, None], steps["q"], 0.0)), np.nan)
 
 

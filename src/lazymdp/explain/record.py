@@ -124,6 +124,8 @@ def make_player(
         if default_policy is not None:
             raise ValueError("default_policy is given, but the agent was trained with its own: leave it out.")
         return TrainedPlayer(agent, env, eta, default_name or "as in training")
+    if isinstance(default_policy, str) and default_policy.isdecimal():
+        default_policy = int(default_policy)  # an action, from the command line
     return OtherPlayer(agent, env, eta, default_policy, name)
 
 
@@ -147,17 +149,17 @@ def _noop(player: Player) -> int:
 
 def _first_frame(player: Player) -> NDArray[np.uint8] | None:
     """Renders the first frame, or warns that there are none and returns None."""
-    try:
-        return frame_of(player.env)
-    except Exception as error:  # environments fail in many ways, for example without pygame
-        mode = player.env.render_mode
-        reason = (
-            f"{' '.join(str(error).split())}" if mode == "rgb_array" else f"its render mode is {mode}, not rgb_array"
-        )
-        warnings.warn(
-            f"{env_name(player.env)} is recorded without frames, because it cannot be rendered: {reason}.", stacklevel=3
-        )
-        return None
+    mode = player.env.render_mode
+    if mode == "rgb_array":
+        try:
+            return frame_of(player.env)
+        except Exception as error:  # environments fail in many ways, for example without pygame
+            reason = " ".join(str(error).split()) or type(error).__name__
+    else:
+        reason = f"its render mode is {mode}, not rgb_array"
+    name = env_name(player.env)
+    warnings.warn(f"{name} is recorded without frames, because it cannot be rendered: {reason}.", stacklevel=3)
+    return None
 
 
 def _about(player: Player, seed: int, frame: NDArray[np.uint8] | None) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from lazymdp.learn.deep.atari import FRAMES_PER_STEP, MAX_FRAMES, SIDE, AtariHos
 from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv, make_again, make_gymnasium_env
 from lazymdp.learn.deep.jax_env import JaxEnv
 
-CELL = 16
+CELL = 24
 """Height and width of a drawn cell of a MinAtar game, in pixels."""
+_LINE_SHADE = 0.75
+"""Lines between cells multiply the brightness of their pixels by this."""
 _CHANNELS = (CONTROL, WATER, GOLD, APPLE, LEAF, BLUE, LAZY, FLAG, LIGHT_WOOD, PLANK_GAP)  # one color per channel
 
 
@@ -84,7 +86,10 @@ class CompiledEnv(gym.Env[Any, Any]):
         pixels = np.full((*self._frame.shape[:2], 3), rgb(INK), dtype=np.uint8)
         for channel in range(self._frame.shape[-1]):
             pixels[self._frame[..., channel] > 0] = rgb(_CHANNELS[channel])
-        return pixels.repeat(CELL, axis=0).repeat(CELL, axis=1)
+        image = pixels.repeat(CELL, axis=0).repeat(CELL, axis=1)
+        for lines in (image[::CELL], image[:, ::CELL]):  # thin lines between the cells, so that they can be counted
+            lines[...] = (lines * _LINE_SHADE).astype(np.uint8)
+        return image
 
     def _key(self) -> Any:
         return jax.random.key(int(self.np_random.integers(2**31)))
