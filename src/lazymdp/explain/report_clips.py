@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-import math
+import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,39 +16,26 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._colors import CONTROL, LAZY, rgb
+from lazymdp.explain.drawing import Pixels, shown
 from lazymdp.explain.extra import extra
+from lazymdp.explain.video import Encoder
 
-_SIDE = 400
-"""Smaller frames are enlarged by a whole factor to about this many pixels on the longer side."""
-_LARGEST_SIDE = 640
-"""Larger frames are reduced by a whole factor."""
+_HEIGHT = 400  # of a frame, in pixels, about
+_BORDER = 8
 _CRF = range(24, 37, 6)
 """Constant rate factors of x264, by decreasing quality; six more halve the size of the file, roughly."""
 _KEYFRAME_EVERY = 30
 """Frames between keyframes: few, so that a browser seeks quickly."""
 
 
-def marked(frame: NDArray[np.uint8], control: bool) -> NDArray[np.uint8]:
-    """Returns a frame `[h, w, 3]` at the size of the page, with a border; sizes are even, as H.264 requires."""
-    longest = max(frame.shape[:2])
-    if longest > _LARGEST_SIDE:
-        frame = np.asarray(extra("PIL.Image").fromarray(frame).reduce(math.ceil(longest / _LARGEST_SIDE)))
-    else:
-        factor = max(round(_SIDE / longest), 1)
-        frame = frame.repeat(factor, axis=0).repeat(factor, axis=1)
-    if not control:
-        frame = np.asarray(extra("PIL.Image").fromarray(frame).convert("L").convert("RGB"))
-    height, width = frame.shape[:2]
-    border = max(max(height, width) // 50, 3)
-    shape = (height + 2 * border + height % 2, width + 2 * border + width % 2, 3)
-    framed = np.empty(shape, dtype=np.uint8)
-    framed[:] = rgb(CONTROL if control else LAZY)
-    framed[border : border + height, border : border + width] = frame
-    return framed
+def marked(frame: Pixels, control: bool) -> Pixels:
+    """Returns a frame as strips and videos show it; height and width are even, as H.264 requires."""
+    framed = shown(frame, control, _HEIGHT, _BORDER)
+    height, width = framed.shape[:2]
+    return np.pad(framed, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 
-def thumbnail(frame: NDArray[np.uint8], control: bool) -> str:
+def thumbnail(frame: Pixels, control: bool) -> str:
     """Returns a frame as the data URI of a small PNG."""
     image = extra("PIL.Image").fromarray(marked(frame, control))
     image.thumbnail((320, 320))
@@ -58,7 +45,7 @@ def thumbnail(frame: NDArray[np.uint8], control: bool) -> str:
 
 
 def clip(
-    frame: Callable[[int], NDArray[np.uint8]],
+    frame: Callable[[int], Pixels],
     control: NDArray[np.bool_],
     fps: float,
     most_bytes: float,
@@ -84,37 +71,25 @@ def clip(
         video = _encoded((marked(frame(step), bool(control[step])) for step in range(count)), fps, crf)
         if len(video) <= most_bytes:
             return video, count
-        if len(video) > most_bytes * 2 ** ((_CRF[-1] - crf) / 6 + 1):
-            break  # the lowest quality would not fit either
-    if whole:
-        return b"", 0
-    while count >= fps and len(video) > most_bytes:
-        count = int(0.9 * count * most_bytes / len(video))
-        if count >= fps:
-            video = _encoded((marked(frame(step), bool(control[step])) for step in range(count)), fps, _CRF[-1])
-    return (video, count) if count >= fps else (b"", 0)
+        size = len(video) / 2 ** ((_CRF[-1] - crf) / 6)  # at the lowest quality, roughly
+        if size > 2 * most_bytes:
+            break
+    while not whole and (count := int(0.9 * count * most_bytes / size)) >= fps:
+        video = _encoded((marked(frame(step), bool(control[step])) for step in range(count)), fps, _CRF[-1])
+        size = len(video)
+        if size <= most_bytes:
+            return video, count
+    return b"", 0
 
 
-def _encoded(frames: Iterator[NDArray[np.uint8]], fps: float, crf: int) -> bytes:
+def _encoded(frames: Iterator[Pixels], fps: float, crf: int) -> bytes:
     """Returns an MP4 file of frames that have one shape; the same frames give the same bytes."""
     first = next(frames)
-    options = ["-crf", str(crf), "-preset", "medium", "-g", str(_KEYFRAME_EVERY), "-threads", "1", "-an"]
-    options += ["-movflags", "+faststart", "-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact"]
+    options = ("-crf", str(crf), "-preset", "fast", "-g", str(_KEYFRAME_EVERY), "-threads", "1")
+    same = ("-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact")  # no versions and no dates
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "clip.mp4"
-        writer = extra("imageio_ffmpeg").write_frames(
-            str(path),
-            (first.shape[1], first.shape[0]),
-            fps=fps,
-            quality=None,
-            macro_block_size=2,
-            output_params=options,
-        )
-        writer.send(None)
-        try:
-            writer.send(np.ascontiguousarray(first))
-            for frame in frames:
-                writer.send(np.ascontiguousarray(frame))
-        finally:
-            writer.close()
+        with Encoder(path, first.shape, fps, (*options, *same)) as encoder:
+            for frame in itertools.chain([first], frames):
+                encoder.add(frame)
         return path.read_bytes()

@@ -12,7 +12,7 @@ import itertools
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +64,7 @@ def video(
         raise ValueError(f"{recording.folder} has no whole episode.")
     images = (image for one in episodes for image in annotated(recording, one))
     first = next(images)
-    with replacing(target) as temporary, _Encoder(temporary, first.shape, speed) as encoder:
+    with replacing(target) as temporary, Encoder(temporary, first.shape, speed) as encoder:
         for made, image in enumerate(itertools.chain([first], images), start=1):
             encoder.add(image)
             if progress is not None:
@@ -164,7 +164,7 @@ def _draw_timeline(draw: Any, line: _Timeline, step: int, top: int, width: int) 
     )
 
 
-class _Encoder:
+class Encoder:
     """An ffmpeg process that takes images of one size and writes a video.
 
     The process is started here and not by `imageio_ffmpeg.write_frames`, which forks; a process that has used JAX must
@@ -174,13 +174,20 @@ class _Encoder:
         path: The file to write.
         shape: Shape `[h, w, 3]` of the images.
         speed: Frames per second.
+        options: Options of x264 and of the file.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, ...], speed: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        speed: float,
+        options: Sequence[str] = ("-crf", "20", "-preset", "veryfast"),
+    ) -> None:
         command = [
             extra("imageio_ffmpeg").get_ffmpeg_exe(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24",
-            "-s", f"{shape[1]}x{shape[0]}", "-r", f"{speed:g}", "-i", "-", "-an", "-c:v", "libx264", "-crf", "20",
-            "-preset", "veryfast", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path),
+            "-s", f"{shape[1]}x{shape[0]}", "-r", f"{speed:g}", "-i", "-", "-an", "-c:v", "libx264", *options,
+            "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path),
         ]  # fmt: skip
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `__exit__`)
         self._process = subprocess.Popen(
@@ -193,7 +200,7 @@ class _Encoder:
         with contextlib.suppress(BrokenPipeError):  # ffmpeg has ended: `__exit__` reports why
             self._process.stdin.write(np.ascontiguousarray(image).tobytes())
 
-    def __enter__(self) -> _Encoder:
+    def __enter__(self) -> Encoder:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
