@@ -35,9 +35,9 @@ test-interop: $(VENV)/interop
 test-deep: $(VENV)/deep
 	$(BIN)/pytest -n 2 --dist worksteal tests/learn/deep "$(PAGES)[guides/use_agent.md]" "$(PAGES)[guides/cookbook.md]"
 
-# The explorer in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
+# The explorer and the report in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
-	$(BIN)/pytest -m browser tests/show
+	$(BIN)/pytest -m browser tests/show tests/explain
 
 # Every learning test with 20 seeds: at least 19 must pass each. Writes benchmarks/results/seeds.csv.
 # One thread for each process, because pytest uses all cores.

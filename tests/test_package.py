@@ -14,7 +14,7 @@ import lazymdp as lz
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "lazymdp"
 LAYERS = (
-    {"_arguments", "_arrays", "_colors", "_cores", "_files", "_progress", "_provenance"},
+    {"_arguments", "_arrays", "_colors", "_cores", "_files", "_html_page", "_progress", "_provenance"},
     {"mdp", "envs"},
     {"lazy", "defaults", "wrappers"},
     {"exact"},
@@ -113,7 +113,7 @@ def test_every_public_name_exists_and_is_documented():
 
 def test_dir_shows_public_names_only():
     assert sorted(dir(lz)) == sorted([*lz.__all__, "__version__"])
-    for package in (lz, lz.envs, lz.learn, lz.measure, lz.show):
+    for package in (lz, lz.envs, lz.explain, lz.learn, lz.measure, lz.show):
         public = set(dir(package)) - {"__version__"}
         assert set(package.__all__) <= public
         assert not [name for name in public if name.startswith("_")]
@@ -135,6 +135,18 @@ def test_a_missing_extra_names_the_line_that_installs_it():
     assert "pip install 'lazymdp[deep]'" in said
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lz.learn.nothing
+
+
+def test_explaining_without_its_extra_names_the_line_that_installs_it(tmp_path):
+    code = (
+        "import sys; sys.modules.update({'pyarrow': None, 'PIL': None, 'imageio_ffmpeg': None})\n"
+        "import lazymdp as lz\n"
+        f"try:\n    lz.explain.record('FrozenLake-v1', eta=0.1, folder={str(tmp_path / 'r')!r})\n"
+        "except ImportError as error:\n    print(error)\n"
+        "assert not {'jax', 'torch', 'matplotlib'} & set(sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert "pip install 'lazymdp[explain]'" in said and not (tmp_path / "r").exists()
 
 
 def test_a_forked_child_can_solve():

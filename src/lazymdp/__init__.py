@@ -7,6 +7,7 @@ eta for every step on which the agent takes control. The optimal agent takes con
 from typing import Any
 
 from lazymdp import envs as envs
+from lazymdp import explain as explain
 from lazymdp import learn as learn
 from lazymdp import measure as measure
 from lazymdp.defaults.protocol import DefaultPolicy, Mixture
@@ -48,6 +49,7 @@ __all__ = [
     "eta_min_theorem",
     "eta_path",
     "evaluate",
+    "explain",
     "importance_advice",
     "lazy_frequency",
     "lazy_gap",

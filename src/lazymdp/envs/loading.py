@@ -57,12 +57,12 @@ def load_model(source: str | os.PathLike[str], gamma: float | None = None) -> So
             "a text file with a map, or an id such as FrozenLake-v1."
         ) from error
     base = env.unwrapped
-    _name_toy_text(base)
+    name_toy_text(base)
     mdp = MDP.from_gymnasium(env, discount)
     return Source(mdp, str(source), base if isinstance(base, GridWorld) else None)
 
 
-def _name_toy_text(env: Any) -> None:
+def name_toy_text(env: Any) -> None:
     """Adds names of states and actions to Gymnasium's tabular worlds, which have none."""
     entry = type(env).__name__
     if entry in ("FrozenLakeEnv", "CliffWalkingEnv"):

@@ -9,18 +9,15 @@ The page loads nothing from the network; it is assembled from the files in `asse
 
 from __future__ import annotations
 
-import base64
 import html
-import json
-import re
-from importlib import resources
 from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_hex
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from lazymdp._colors import DARK_THEME, LIGHT_THEME, VALUE_STOPS, css_variables
+from lazymdp._html_page import as_json, asset, filled, packed
 from lazymdp.exact.path import EtaPath
 from lazymdp.show.grid_maps import GridWorld
 from lazymdp.show.style import CONTROL_SCALE
@@ -52,19 +49,15 @@ def explorer(path: EtaPath, *, world: GridWorld | None = None, title: str | None
         "TITLE": html.escape(heading).encode("ascii", "xmlcharrefreplace").decode(),
         "LIGHT": css_variables(LIGHT_THEME),
         "DARK": css_variables(DARK_THEME),
-        "DATA": json.dumps(_data(path, world, heading), allow_nan=False).replace("<", "\\u003c"),
-        "CSS": _asset("explorer.css"),
-        "PATH_JS": _asset("path.js"),
-        "JS": _asset("explorer.js"),
-        "UPLOT_CSS": _asset("uPlot.min.css"),
-        "UPLOT_JS": _asset("uPlot.iife.min.js"),
-        "UPLOT_LICENSE": _asset("uPlot.LICENSE").strip(),
+        "DATA": as_json(_data(path, world, heading)),
+        "CSS": asset("explorer.css"),
+        "PATH_JS": asset("path.js"),
+        "JS": asset("explorer.js"),
+        "UPLOT_CSS": asset("uPlot.min.css"),
+        "UPLOT_JS": asset("uPlot.iife.min.js"),
+        "UPLOT_LICENSE": asset("uPlot.LICENSE").strip(),
     }
-    return re.sub("@@([A-Z_]+)@@", lambda found: parts[found[1]], _asset("explorer.html"))
-
-
-def _asset(name: str) -> str:
-    return resources.files("lazymdp.show").joinpath("assets", name).read_text(encoding="utf-8")
+    return filled(asset("explorer.html"), parts)
 
 
 def _check_size(path: EtaPath) -> None:
@@ -93,20 +86,20 @@ def _data(path: EtaPath, world: GridWorld | None, title: str) -> dict[str, Any]:
         "tol": path.tol,
         "stateNames": mdp.state_names or (None if world is None else getattr(world, "state_names", None)),
         "actionNames": mdp.action_names or (None if world is None else world.action_names),
-        "breakpoints": _packed(path.breakpoints, "f8"),
-        "switches": _packed(path.switches, "i4"),
-        "startValues": _packed(path.start_base_values, "f8"),
-        "startCounts": _packed(path.start_control_counts, "f8"),
-        "values": _packed(values, "f8"),
-        "counts": _packed(counts, "f8"),
-        "criticalEta": _packed(path.critical_eta, "f8"),
+        "breakpoints": packed(path.breakpoints, "f8"),
+        "switches": packed(path.switches, "i4"),
+        "startValues": packed(path.start_base_values, "f8"),
+        "startCounts": packed(path.start_control_counts, "f8"),
+        "values": packed(values, "f8"),
+        "counts": packed(counts, "f8"),
+        "criticalEta": packed(path.critical_eta, "f8"),
         "intervals": {int(state): path.control_intervals(int(state)) for state in path.non_indexable_states},
-        "indptr": _packed(mdp.transitions.indptr, "i4"),
-        "indices": _packed(mdp.transitions.indices, "i4"),
-        "probabilities": _packed(mdp.transitions.data, "f8"),
-        "rewards": _packed(mdp.rewards, "f8"),
-        "defaultPolicy": _packed(path.default_policy, "f8"),
-        "absorbing": _packed(mdp.absorbing, "u1"),
+        "indptr": packed(mdp.transitions.indptr, "i4"),
+        "indices": packed(mdp.transitions.indices, "i4"),
+        "probabilities": packed(mdp.transitions.data, "f8"),
+        "rewards": packed(mdp.rewards, "f8"),
+        "defaultPolicy": packed(path.default_policy, "f8"),
+        "absorbing": packed(mdp.absorbing, "u1"),
         "startState": int(np.argmax(mdp.start)),
         "world": None if world is None else _world(world),
         "controlColors": [to_hex(CONTROL_SCALE(part)) for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
@@ -125,12 +118,6 @@ def _lines(path: EtaPath) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         counts[segment] = path.control_count_at(price)
         values[segment] = path.value_at(price) + price * counts[segment]
     return values, counts
-
-
-def _packed(array: ArrayLike, kind: str) -> dict[str, str]:
-    """Encodes an array as base64 of little-endian numbers in C order; `kind` is f8, i4 or u1."""
-    numbers = np.ascontiguousarray(array, dtype=f"<{kind}")
-    return {"type": kind, "base64": base64.b64encode(numbers.tobytes()).decode("ascii")}
 
 
 def _world(world: GridWorld) -> dict[str, Any]:

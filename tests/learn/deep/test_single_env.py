@@ -41,7 +41,7 @@ def test_a_minatar_game_is_an_environment_that_can_be_drawn():
     other, _ = played(env, 1)
     assert first.shape != other.shape or (first != other).any()
     image = env.render()
-    assert image.shape == (160, 160, 3) and image.dtype == np.uint8 and len(np.unique(image.reshape(-1, 3), axis=0)) > 2
+    assert image.shape == (240, 240, 3) and image.dtype == np.uint8 and len(np.unique(image.reshape(-1, 3), axis=0)) > 2
     actions, _ = agent.predict(first, eta=0.1)
     assert actions.shape == (len(first),)
     assert agent.make_env(0.1).render() is None

@@ -270,14 +270,16 @@ class Agent:
                 return host_evaluation.evaluate_in_slots(env, self._choose_in_slots, self.parameters, *options)
             return host_evaluation.evaluate_in_groups(env, self._choose_in_group, self.parameters, *options)
 
-    def critical_eta(self, observations: Any, *, points: int = 129) -> NDArray[np.float64]:
+    def critical_eta(
+        self, observations: Any, *, last_actions: ArrayLike | None = None, points: int = 129
+    ) -> NDArray[np.float64]:
         """Returns `[N]`, the largest price at which a dial takes control for each observation; 0 if it never does.
 
         The lazy-gap is computed at `points` prices over the range trained for. The result is interpolated linearly
-        between the last price at which the agent takes control and the next one.
+        between the last price at which the agent takes control and the next one. `last_actions` is as in `lazy_gap`.
         """
         prices = self._price_grid(points)
-        excess = np.array([self.lazy_gap(observations, price) - price for price in prices])  # [P, N]
+        excess = np.array([self.lazy_gap(observations, price, last_actions) - price for price in prices])  # [P, N]
         critical = np.zeros(excess.shape[1])
         for place, column in enumerate(excess.T):
             above = np.flatnonzero(column > 0.0)

@@ -23,6 +23,7 @@ from lazymdp.learn.deep.acting import sample_cdf
 from lazymdp.mdp import MDP
 
 MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+_MINATAR_ACTIONS = ("no-op", "left", "up", "right", "down", "fire")
 
 State = Any
 """State of an environment: a pytree of arrays."""
@@ -45,6 +46,7 @@ class JaxEnv:
         first_action: The environment's own number of its first action. Here, actions are numbered from 0.
         make: Makes the Gymnasium environment that was compiled, given keyword arguments; None if there is none.
         name: Name of the environment, for messages.
+        action_names: Names of the actions, or None.
     """
 
     reset: Callable[[Array], State]
@@ -58,6 +60,7 @@ class JaxEnv:
     first_action: int = 0
     make: Callable[[Mapping[str, Any]], gym.Env[Any, Any]] | None = None
     name: str = "the environment"
+    action_names: tuple[str, ...] | None = None
 
     n_frames: ClassVar[int] = 1  # an observation is a single frame
 
@@ -96,9 +99,11 @@ def minatar(name: str) -> JaxEnv:
 
     shape = tuple(env.observation_shape)
     space: spaces.Space[Any] = spaces.Box(0, 1, shape, bool)  # type: ignore[arg-type, unused-ignore]
+    names = tuple(_MINATAR_ACTIONS[int(action)] for action in env.minimal_action_set)
     return JaxEnv(
-        env.init, step, lambda state: state.observation, shape, env.num_actions, space=space, name=f"minatar/{name}"
-    )
+        env.init, step, lambda state: state.observation, shape, env.num_actions, space=space, name=f"minatar/{name}",
+        action_names=names,
+    )  # fmt: skip
 
 
 def from_table(table: Table, max_steps: int | None = None) -> JaxEnv:

@@ -15,8 +15,10 @@ from lazymdp.learn.deep.atari import FRAMES_PER_STEP, MAX_FRAMES, SIDE, AtariHos
 from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv, make_again, make_gymnasium_env
 from lazymdp.learn.deep.jax_env import JaxEnv
 
-CELL = 16
+CELL = 24
 """Height and width of a drawn cell of a MinAtar game, in pixels."""
+_LINE_SHADE = 0.75
+"""Lines between cells multiply the brightness of their pixels by this."""
 _CHANNELS = (CONTROL, WATER, GOLD, APPLE, LEAF, BLUE, LAZY, FLAG, LIGHT_WOOD, PLANK_GAP)  # one color per channel
 
 
@@ -58,6 +60,7 @@ class CompiledEnv(gym.Env[Any, Any]):
         if render_mode is not None and (render_mode != "rgb_array" or not drawable):
             raise ValueError(f"render_mode is {render_mode!r}, expected {'rgb_array or None' if drawable else 'None'}.")
         self.render_mode = render_mode
+        self.name, self.action_names = env.name, env.action_names
         self._first = env.first_action
         self.action_space = spaces.Discrete(env.n_actions, start=self._first)
         space = env.space
@@ -83,7 +86,10 @@ class CompiledEnv(gym.Env[Any, Any]):
         pixels = np.full((*self._frame.shape[:2], 3), rgb(INK), dtype=np.uint8)
         for channel in range(self._frame.shape[-1]):
             pixels[self._frame[..., channel] > 0] = rgb(_CHANNELS[channel])
-        return pixels.repeat(CELL, axis=0).repeat(CELL, axis=1)
+        image = pixels.repeat(CELL, axis=0).repeat(CELL, axis=1)
+        for lines in (image[::CELL], image[:, ::CELL]):  # thin lines between the cells, so that they can be counted
+            lines[...] = (lines * _LINE_SHADE).astype(np.uint8)
+        return image
 
     def _key(self) -> Any:
         return jax.random.key(int(self.np_random.integers(2**31)))
@@ -116,6 +122,7 @@ class AtariImages(gym.Wrapper[Any, Any, Any, Any]):
         rows, columns = env.observation_space.shape or ()
         self._rows, self._columns = _averages(rows), _averages(columns)
         self.observation_space = AtariHost.space
+        self.metadata = {**env.metadata, "render_fps": 60 // FRAMES_PER_STEP}  # the console shows 60 frames per second
         self._stack = np.zeros(AtariHost.shape, dtype=np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

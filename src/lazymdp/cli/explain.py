@@ -1,0 +1,170 @@
+"""The commands that explain agents: `lazymdp record | strip | video`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+import lazymdp as lz
+from lazymdp._progress import progress_bars
+from lazymdp.cli.evaluate import say
+from lazymdp.cli.output import INTERRUPTED, print_json, show_facts, show_line
+from lazymdp.cli.signals import terminated_like_interrupted
+
+_arg = tyro.conf.arg
+
+Agent = Annotated[str, tyro.conf.Positional, _arg(metavar="AGENT")]
+Env = Annotated[str | None, tyro.conf.Positional, _arg(metavar="[ENV]", help_behavior_hint="")]
+Folder = Annotated[Path, tyro.conf.Positional, _arg(metavar="RECORDING")]
+Number = Annotated[int | None, _arg(metavar="N", help_behavior_hint="")]
+Measure = Annotated[str, _arg(metavar="MEASURE")]
+
+
+def record(
+    agent: Agent,
+    env: Env = None,
+    out: Annotated[Path, _arg(aliases=["-o"], metavar="FOLDER")] = Path("recording"),
+    eta: Annotated[float | None, _arg(metavar="PRICE", help_behavior_hint="")] = None,
+    episodes: int = 1,
+    seed: int = 0,
+    max_steps: Number = None,
+    default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
+    gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
+    critic: Annotated[Literal["fit"] | None, _arg(metavar="fit", help_behavior_hint="")] = None,
+    trust: bool = False,
+    json: bool = False,
+) -> int:
+    """Play whole episodes with an agent, and record what it saw, did and thought in every step.
+
+    Args:
+        agent: The folder of a run; a model, as for `lazymdp solve`, whose exact solution acts (give --eta); a .zip file
+            of Stable-Baselines3 or module:object, a callable or an object with predict (give --trust).
+        env: The id of the environment; by default that of the run or of the model.
+        out: Folder for the recording.
+        eta: Price of taking control; required for a dial and for a model.
+        episodes: Number of episodes.
+        seed: Random seed of the first episode; the others have the following seeds.
+        max_steps: Number of steps after which an episode is truncated; by default the limit of the environment, and at
+            most 27,000.
+        default_policy: Default policy of an agent that has none of its own; by default uniform.
+        gamma: Discount factor of a model or a critic; by default 0.99.
+        critic: `fit` estimates the values of an agent that has none, by evaluating its policy.
+        trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
+        json: Print JSON.
+    """
+    with terminated_like_interrupted(), progress_bars() as bars, _warnings_in_words():
+        task = bars.add_task("preparing", total=episodes)
+
+        def show(done: int, steps: int) -> None:
+            bars.update(task, completed=done, description=f"episode {done}, {steps:,} steps")
+
+        try:
+            made = lz.explain.record(
+                agent, env, folder=out, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
+                default_policy=default_policy, gamma=gamma, critic=critic, trust=trust, progress=show,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            if (out / "recording.json").is_file():
+                say(f"Interrupted. The {lz.explain.load(out).episodes} episodes that have ended are in {out}.")
+            return INTERRUPTED
+        bars.update(task, completed=episodes)
+    _show(made, json)
+    return 0
+
+
+def strip(
+    recording: Folder,
+    out: Annotated[Path, _arg(aliases=["-o"], metavar="FILE")] = Path("strip.png"),
+    frames: int = 8,
+    steps: Annotated[tuple[int, ...] | None, _arg(metavar="STEP [STEP ...]", help_behavior_hint="")] = None,
+    episode: Number = None,
+    columns: Number = None,
+    by: Measure = "lazy_gap",
+    title: Annotated[str | None, _arg(metavar="TEXT", help_behavior_hint="")] = None,
+) -> int:
+    """Draw a film strip: frames around the most important moments, control in color and lazy steps in gray.
+
+    Args:
+        recording: Folder of a recording.
+        out: The PNG file to write.
+        frames: Number of frames.
+        steps: Show these steps instead of choosing them.
+        episode: The episode; by default the one with the most important moment, or the first with --steps.
+        columns: Frames per row; by default as many as fit.
+        by: Measure of importance: lazy_gap, critical_eta, action_gap, importance_advice, highlights, entropy or random.
+        title: Title; by default the environment and the price.
+    """
+    shown = lz.explain.strip(
+        lz.explain.load(recording),
+        out,
+        steps=steps,
+        episode=episode,
+        frames=frames,
+        columns=columns,
+        by=by,
+        title=title,
+    )
+    listed = ", ".join(str(step) for _, step in shown)
+    show_line(f"Steps {listed} of episode {shown[0][0]}: {out.resolve()}")
+    return 0
+
+
+def video(
+    recording: Folder,
+    out: Annotated[Path, _arg(aliases=["-o"], metavar="FILE")] = Path("video.mp4"),
+    episode: Number = None,
+    frames_per_second: Annotated[float | None, _arg(metavar="N", help_behavior_hint="")] = None,
+) -> int:
+    """Make an annotated video: control in color and lazy steps in gray, above a timeline of the lazy-gap.
+
+    Args:
+        recording: Folder of a recording.
+        out: The MP4 file to write.
+        episode: The episode; by default all, one after the other.
+        frames_per_second: Speed; by default that of the environment.
+    """
+    loaded = lz.explain.load(recording)
+    with terminated_like_interrupted(), progress_bars() as bars:
+        task = bars.add_task("video", total=None)
+
+        def show(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, description=f"frame {done:,} of {total:,}")
+
+        lz.explain.video(loaded, out, episode=episode, frames_per_second=frames_per_second, progress=show)
+    show_line(f"Video: {out.resolve()}")
+    return 0
+
+
+def _show(made: lz.explain.Recording, json: bool) -> None:
+    """Print what was recorded."""
+    summaries = [made.summary(episode) for episode in range(made.episodes)]
+    controls = [float(made.steps(episode)["control"].sum()) for episode in range(made.episodes)]
+    steps = sum(summary["length"] for summary in summaries)
+    facts: dict[str, Any] = {
+        "agent": made.about["agent"],
+        "env": made.about["env"],
+        "eta": made.about["eta"],
+        "episodes": made.episodes,
+        "steps": steps,
+        "mean_return": sum(summary["return"] for summary in summaries) / made.episodes,
+        "control_rate": sum(controls) / steps,
+        **{f"critic_{name}": fact for name, fact in made.about.get("critic", {}).items()},
+    }
+    if json:
+        print_json({**facts, "recording": str(made.folder.resolve()), "per_episode": summaries})
+        return
+    show_facts({name: "none" if fact is None else fact for name, fact in facts.items()})
+    show_line(f"Recording: {made.folder.resolve()}")
+
+
+@contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    """Print warnings as plain lines, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: say(f"Warning: {message}")
+        yield

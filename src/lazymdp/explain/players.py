@@ -1,0 +1,315 @@
+"""The agents that can be recorded, behind one interface: how they choose, and how they judge the states they meet.
+
+A trained agent of `lz.learn` and an exact solution know the value of every action, and when to be lazy. Any other agent
+(a Stable-Baselines3 model, an object with `predict`, a callable) is never lazy, unless it was made for an environment
+with the lazy action, and knows no values; a critic (`lazymdp.explain.critic`) can estimate them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from lazymdp.defaults.sb3 import is_stable_baselines
+from lazymdp.exact.path import EtaPath, eta_path
+from lazymdp.exact.policies import named
+from lazymdp.exact.solve import solve
+from lazymdp.explain.environments import batched, first_action, open_env
+from lazymdp.lazy import LazyMDP
+from lazymdp.mdp import MDP
+from lazymdp.wrappers.lazy_action import LazyAction
+
+_LARGEST_PATH = 10_000
+"""Largest number of states for which the exact eta-path, and with it `critical_eta`, is computed."""
+
+
+class Judgement(NamedTuple):
+    """What an agent, or its critic, thinks of T states. Unknown numbers are NaN."""
+
+    q: NDArray[np.float64]
+    """`[T, A]` values of taking control with each action, price included."""
+    value: NDArray[np.float64]
+    """`[T]` values, price included."""
+    lazy_gap: NDArray[np.float64]
+    """`[T]` lazy-gaps."""
+    critical_eta: NDArray[np.float64]
+    """`[T]` largest prices at which the agent takes control."""
+    default_probability: NDArray[np.float64]
+    """`[T, A]` probabilities of the default policy."""
+
+
+class Player(Protocol):
+    """An agent in an environment."""
+
+    @property
+    def name(self) -> str:
+        """Description of the agent."""
+
+    @property
+    def default_name(self) -> str:
+        """Description of the default policy."""
+
+    @property
+    def eta(self) -> float | None:
+        """Price, or None if the agent has none."""
+
+    @property
+    def env(self) -> LazyAction[Any]:
+        """The environment, with the lazy action."""
+
+    @property
+    def action_names(self) -> Sequence[str] | None:
+        """Names of the actions that the agent knows, or None."""
+
+    def choose(self, observation: Any, last_action: int) -> int:
+        """Returns an action with the number of the environment, or `env.lazy_action`."""
+
+    def judge(self, observations: list[Any], last_actions: NDArray[np.int64], choices: NDArray[np.int64]) -> Judgement:
+        """Judges T states.
+
+        Args:
+            observations: T observations.
+            last_actions: `[T]` actions executed before, with the numbers of the environment.
+            choices: `[T]` choices that the agent made, numbered from 0; A is lazy.
+        """
+
+
+class TrainedPlayer:
+    """A trained agent of `lz.learn`.
+
+    Args:
+        agent: The agent.
+        env: The environment; by default that of training.
+        eta: Price; required for a dial.
+        default_name: Description of the default policy.
+    """
+
+    action_names: Sequence[str] | None = None
+
+    def __init__(
+        self, agent: Any, env: str | gym.Env[Any, Any] | None, eta: float | None, default_name: str = "as in training"
+    ) -> None:
+        if eta is None and isinstance(env, LazyAction) and agent.is_dial:
+            eta = env.eta
+        self._dial = agent if agent.is_dial else None
+        self._agent = agent if eta is None and not agent.is_dial else agent.at(eta)
+        self.eta, self.name, self.default_name = float(self._agent.eta), repr(agent), default_name
+        if env is None:
+            self.env = _own_env(self._agent)
+        elif isinstance(env, LazyAction):
+            self.env = agent.wrap(env.env, eta)  # checks that the actions fit
+        else:
+            self.env = agent.wrap(open_env(env), eta)
+
+    def choose(self, observation: Any, last_action: int) -> int:
+        """Returns the agent's action; a tie is lazy."""
+        return int(self._agent.predict(observation, state=[last_action])[0])
+
+    def judge(self, observations: list[Any], last_actions: NDArray[np.int64], choices: NDArray[np.int64]) -> Judgement:
+        """Judges T states with the agent's network."""
+        seen = batched(self.env.observation_space, observations)
+        last = last_actions - first_action(self.env)
+        q = np.asarray(self._agent.q(seen), dtype=np.float64)
+        gap = np.asarray(self._agent.lazy_gap(seen, last_actions=last), dtype=np.float64)
+        critical = np.full(len(gap), np.nan) if self._dial is None else self._dial.critical_eta(seen, last_actions=last)
+        value = q.max(axis=1) + np.maximum(self.eta - gap, 0.0)  # the lazy value is max q - lazy_gap + eta
+        return Judgement(q, value, gap, critical, self._agent.default_policy.probabilities(seen, last_actions))
+
+
+class ExactPlayer:
+    """The optimal agent of a finite model at one price.
+
+    Args:
+        model: The base model, a lazy-MDP or the eta-path of one.
+        env: Environment whose observations are the states of the model.
+        eta: Price; a lazy-MDP has its own.
+        default_policy: Name of a default policy or a table `[S, A]`; a lazy-MDP and a path have their own.
+    """
+
+    def __init__(
+        self,
+        model: MDP | LazyMDP | EtaPath,
+        env: str | gym.Env[Any, Any] | None,
+        eta: float | None,
+        default_policy: Any,
+    ) -> None:
+        if isinstance(model, LazyMDP):
+            if eta is not None and eta != model.eta:
+                raise ValueError(f"eta is {eta}, but the lazy-MDP has the price {model.eta}: leave eta out.")
+            eta = model.eta
+        if eta is None:
+            raise ValueError("eta is missing: the exact agent needs the price of taking control.")
+        if env is None:
+            raise ValueError("env is missing: a model alone cannot be played. Give the environment that it describes.")
+        if not isinstance(model, MDP) and default_policy is not None:
+            raise ValueError("default_policy is given, but the model has its own: leave it out.")
+        mdp: MDP = model if isinstance(model, MDP) else model.mdp
+        given = "uniform" if default_policy is None else default_policy
+        self.default_name = given if isinstance(given, str) and isinstance(model, MDP) else "a table"
+        table = named(mdp, given) if isinstance(given, str) else given
+        if not isinstance(model, MDP):
+            table = model.default_policy
+        self._lazy = LazyMDP(mdp, table, eta)
+        self.eta = self._lazy.eta
+        base = open_env(env.env if isinstance(env, LazyAction) else env)
+        _check_states(mdp, base)
+        self.env = LazyAction(base, self._lazy.default_policy[: base.observation_space.n], self.eta)  # type: ignore[attr-defined]
+        self.action_names = mdp.action_names
+        self.name = f"exact solution ({mdp.n_states} states, gamma {mdp.gamma:g})"
+        self._solution = solve(self._lazy)
+        self._critical = _critical(model if isinstance(model, EtaPath) else mdp, self._lazy)
+
+    def choose(self, observation: Any, last_action: int) -> int:
+        """Returns the optimal action; a tie is lazy."""
+        return int(self._solution.action[self._states([observation])[0]]) + first_action(self.env)
+
+    def judge(self, observations: list[Any], last_actions: NDArray[np.int64], choices: NDArray[np.int64]) -> Judgement:
+        """Looks up the solution."""
+        states, found = self._states(observations), self._solution
+        return Judgement(
+            found.q[states], found.value[states], found.lazy_gap[states], self._critical[states],
+            self._lazy.default_policy[states],
+        )  # fmt: skip
+
+    def _states(self, observations: list[Any]) -> NDArray[np.int64]:
+        space: Any = self.env.observation_space
+        return np.array(observations, dtype=np.int64) - int(space.start)
+
+
+class Critic(Protocol):
+    """An estimate of the values of an agent's actions."""
+
+    about: dict[str, Any]
+    """How the critic was fitted and how good it is."""
+
+    def q(self, observations: Any) -> NDArray[np.float64]:
+        """Returns `[T, A]` values of taking control with each action, price included."""
+
+
+class OtherPlayer:
+    """An agent without values: a Stable-Baselines3 model, an object with `predict`, or a callable.
+
+    Args:
+        agent: The agent. `predict(observation)` may return a pair, whose first entry is the action.
+        env: The environment. In a `LazyAction` environment, the agent may choose the lazy action.
+        eta: Price; by default that of a `LazyAction` environment, otherwise none, which costs nothing.
+        default_policy: Default policy in any form; by default that of a `LazyAction` environment or the uniform one.
+        name: Description of the agent.
+        critic: An estimate of the values, or None if they are unknown.
+    """
+
+    action_names: Sequence[str] | None = None
+
+    def __init__(
+        self, agent: Any, env: str | gym.Env[Any, Any] | None, eta: float | None, default_policy: Any, name: str | None,
+        critic: Critic | None = None,
+    ) -> None:  # fmt: skip
+        if env is None:
+            raise ValueError("env is missing: this agent does not know its environment.")
+        self._may_be_lazy = isinstance(env, LazyAction)
+        if isinstance(env, LazyAction):
+            eta = env.eta if eta is None else eta
+            default_policy = env.default_policy if default_policy is None else default_policy
+            base: gym.Env[Any, Any] = env.env
+        else:
+            base = open_env(env)
+        given = "uniform" if default_policy is None else default_policy
+        self.env, self.eta = LazyAction(base, given, 0.0 if eta is None else eta), eta
+        self.default_name = str(given) if isinstance(given, str | int) else type(self.env.default_policy).__name__
+        self.name, self.critic = name or _described(agent), critic
+        self._agent, self._options = _callable_of(agent)
+        if is_stable_baselines(agent):
+            self._check_space(agent.action_space)
+
+    def choose(self, observation: Any, last_action: int) -> int:
+        """Returns the agent's action, and raises an error if the environment does not have it."""
+        answer = self._agent(observation, **self._options)
+        action = answer[0] if isinstance(answer, tuple) else answer
+        low, high = first_action(self.env), self.env.lazy_action - (not self._may_be_lazy)
+        try:
+            number = operator.index(np.asarray(action).item())
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the agent chose {action!r}, expected an action from {low} to {high}.") from error
+        if not low <= number <= high:
+            raise ValueError(f"the agent chose action {number}, but the environment has the actions {low} to {high}.")
+        return number
+
+    def judge(self, observations: list[Any], last_actions: NDArray[np.int64], choices: NDArray[np.int64]) -> Judgement:
+        """Judges T states with the critic.
+
+        The lazy-gap is the value of the *agent's own* action minus the mean value under the default policy: what it
+        costs to let the default policy act once. For an agent that takes the best action this is the usual lazy-gap.
+        """
+        seen = batched(self.env.observation_space, observations)
+        count, n_actions = len(observations), self.env.lazy_action - first_action(self.env)
+        found = self.env.default_policy.probabilities(seen, last_actions)
+        default = np.full((count, n_actions), np.nan) if found is None else np.asarray(found, dtype=np.float64)
+        unknown = np.full(count, np.nan)
+        if self.critic is None:
+            return Judgement(np.full((count, n_actions), np.nan), unknown, unknown, unknown, default)
+        q = np.asarray(self.critic.q(seen), dtype=np.float64)
+        lazy = (q * default).sum(axis=1)
+        is_lazy = choices == n_actions
+        taken = np.where(is_lazy, q.max(axis=1), q[np.arange(count), np.where(is_lazy, 0, choices)])
+        value = np.where(is_lazy, lazy + (self.eta or 0.0), taken)
+        return Judgement(q, value, taken - lazy, unknown, default)
+
+    def _check_space(self, space: Any) -> None:
+        expected = self.env.action_space if self._may_be_lazy else self.env.env.action_space
+        if space != expected:
+            raise ValueError(f"the agent was made for the actions {space}, but the environment has {expected}.")
+
+
+def _own_env(agent: Any) -> LazyAction[Any]:
+    """Makes the environment of training, with images if it can be rendered."""
+    try:
+        return agent.make_env(render_mode="rgb_array")
+    except (TypeError, ValueError, gym.error.Error):  # it has no such render mode
+        return agent.make_env()
+
+
+def _check_states(mdp: MDP, env: gym.Env[Any, Any]) -> None:
+    space, actions = env.observation_space, env.action_space
+    if not isinstance(space, spaces.Discrete):
+        raise ValueError(f"env has the observations {space}, expected the {mdp.n_states} states of the model.")
+    # A model may have one state more, in which episodes end (see MDP.from_gymnasium).
+    if not int(space.n) <= mdp.n_states <= int(space.n) + 1:
+        raise ValueError(f"env has {space.n} states, but the model has {mdp.n_states}: they do not belong together.")
+    if not isinstance(actions, spaces.Discrete) or int(actions.n) != mdp.n_actions:
+        raise ValueError(f"env has the actions {actions}, but the model has {mdp.n_actions} actions.")
+
+
+def _critical(model: MDP | EtaPath, lazy: LazyMDP) -> NDArray[np.float64]:
+    """Returns `[S]` critical prices; NaN for a large model or one for which the path cannot be computed."""
+    if isinstance(model, EtaPath):
+        return model.critical_eta
+    if model.n_states <= _LARGEST_PATH and model.gamma < 1.0:
+        return eta_path(model, lazy.default_policy).critical_eta
+    return np.full(model.n_states, np.nan)
+
+
+def _callable_of(agent: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns the function that chooses an action, and the options with which it is called."""
+    if callable(getattr(agent, "predict", None)):
+        known = inspect.signature(agent.predict).parameters
+        return agent.predict, {"deterministic": True} if "deterministic" in known else {}
+    if callable(agent):
+        return agent, {}
+    raise TypeError(
+        f"agent is {agent!r}, expected a trained agent, a model with eta, a Stable-Baselines3 model, an object with "
+        "predict, a callable, or the path of one of these."
+    )
+
+
+def _described(agent: Any) -> str:
+    name = getattr(agent, "__qualname__", None)
+    if isinstance(name, str) and "<lambda>" not in name:
+        return name
+    return "a function" if name is not None else type(agent).__name__

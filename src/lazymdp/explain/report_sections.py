@@ -1,0 +1,246 @@
+"""The sections of the report that do not move: moments, actions, return against control, and trust, as HTML.
+
+Every text that comes from outside (names of agents, environments and actions, notes) goes through `escaped`.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.explain.recording import Recording
+from lazymdp.explain.report_clips import thumbnail
+from lazymdp.explain.report_words import Facts, Moment, counted, number, percent
+
+_MOST_ACTIONS = 12
+_MOST_MOMENTS = 8
+_CRITIC = {
+    "td_error": "Held-out TD error",
+    "correlation": "Correlation with Monte Carlo returns",
+}
+_REPLACE = (
+    "The most important steps, by each measure, are handed to the default policy, and so are as many random steps. The "
+    "replace area is the difference between the two losses of return, averaged over the number of steps handed over. "
+    "Larger is better; around 0, the measure finds important steps no better than chance."
+)
+
+
+def escaped(text: object) -> str:
+    """Returns text as ASCII HTML, safe inside elements and quoted attributes."""
+    return html.escape(str(text)).encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """Returns a table; the cells are HTML, and the first cell of each row is its heading."""
+    head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
+    body = "".join(
+        f'<tr><th scope="row">{cells[0]}</th>{"".join(f"<td>{cell}</td>" for cell in cells[1:])}</tr>' for cells in rows
+    )
+    caption = f'<caption class="unseen">{caption}</caption>'
+    return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+# -- moments -----------------------------------------------------------------------------------------------------------
+
+
+def moments_section(recording: Recording, facts: Facts, steps: Sequence[Mapping[str, NDArray[Any]]]) -> str:
+    """Returns the list of moments, each a button that moves the playback there."""
+    if not facts.moments:
+        return (
+            '<p class="muted">The agent has no values, so there are no lazy-gaps to rank its moments by. '
+            '<code>lz.explain.record(..., critic="fit")</code> estimates them.</p>'
+        )
+    shown = _distinct(recording, facts.moments, steps)
+    items = [_moment(recording, rank, moments, steps) for rank, moments in enumerate(shown, 1)]
+    return f'<ol class="moments">{"".join(items)}</ol>'
+
+
+def _distinct(
+    recording: Recording, moments: Sequence[Moment], steps: Sequence[Mapping[str, NDArray[Any]]]
+) -> list[list[Moment]]:
+    """Returns the largest moments, each with those of other episodes that have the same frame and action."""
+    groups: dict[Any, list[Moment]] = {}
+    for moment in moments[: 4 * _MOST_MOMENTS]:
+        key: Any = moment
+        if recording.has_frames and recording.episodes > 1:
+            frame = recording.frame(moment.episode, moment.step)
+            key = frame.tobytes(), int(steps[moment.episode]["choice"][moment.step])
+        if key in groups or len(groups) < _MOST_MOMENTS:
+            groups.setdefault(key, []).append(moment)
+    return list(groups.values())
+
+
+def _moment(
+    recording: Recording, rank: int, moments: Sequence[Moment], steps: Sequence[Mapping[str, NDArray[Any]]]
+) -> str:
+    moment, names = moments[0], recording.about["action_names"]
+    columns = steps[moment.episode]
+    control, action = bool(columns["control"][moment.step]), names[int(columns["action"][moment.step])]
+    picture = ""
+    if recording.has_frames:
+        source = thumbnail(recording.frame(moment.episode, moment.step), control)
+        picture = f'<img src="{source}" alt="">'
+    place = f"step {moment.step:,}" if recording.episodes == 1 else f"episode {moment.episode}, step {moment.step:,}"
+    if len(moments) > 1:
+        place += f", and in {counted(len(moments) - 1, 'other moment')}"
+    default_policy = default_words(columns["default_probability"][moment.step], names)
+    share = (
+        f'<span class="muted small">{percent(moment.share)} of the gain of the episode</span>'
+        if moment.share > 0
+        else ""
+    )
+    return (
+        f'<li><button type="button" class="moment" data-episode="{moment.episode}" data-step="{moment.step}">'
+        f'{picture}<span class="what"><span class="rank">{rank}</span>'
+        f'<i class="swatch {"control" if control else "lazy"}"></i><b>{escaped(action)}</b></span>'
+        f'<span class="muted small">{place}</span>'
+        f'<span>lazy-gap <b class="gap">{number(moment.gap)}</b></span>{share}'
+        f'<span class="muted small">Default policy: {escaped(default_policy)}</span></button></li>'
+    )
+
+
+def default_words(probabilities: NDArray[np.float64], names: Sequence[str]) -> str:
+    """Returns what the default policy would have done, with its probabilities.
+
+    >>> default_words(np.array([0.25, 0.25, 0.25, 0.25]), ["up", "right", "down", "left"])
+    'any of the 4 actions, 25% each'
+    >>> default_words(np.array([0.0, 0.9, 0.1, 0.0]), ["up", "right", "down", "left"])
+    'right 90%, down 10%'
+    """
+    if not np.isfinite(probabilities).all():
+        return "unknown"
+    if len(names) > 1 and np.ptp(probabilities) < 1e-9:
+        return f"any of the {len(names)} actions, {percent(float(probabilities[0]))} each"
+    order = [int(action) for action in np.argsort(-probabilities, kind="stable") if probabilities[action] > 0]
+    if len(order) == 1:
+        return f"always {names[order[0]]}"
+    listed = [f"{names[action]} {percent(float(probabilities[action]))}" for action in order[:3]]
+    left = float(sum(probabilities[action] for action in order[3:]))
+    return ", ".join(listed + ([f"others {percent(left)}"] if left > 0 else []))
+
+
+def followed_section(about: Mapping[str, Any]) -> str:
+    """Returns the table of what would have followed, or nothing if the recording has no replays."""
+    rows = []
+    for row in about.get("counterfactuals") or ():
+        interval = ""
+        if row.get("low") is not None and row.get("high") is not None:
+            interval = f' <span class="muted">({number(row["low"])} to {number(row["high"])})</span>'
+        cells = [f"{number(row['return_agent'])}", f"{number(row['return_default'])}{interval}"]
+        place = f"Episode {row['episode']}, step {row['step']:,}" if "episode" in row else f"Step {row['step']:,}"
+        rows.append([place, *cells, escaped(row.get("note") or "")])
+    if not rows:
+        return ""
+    heads = ["Moment", "Return with the agent", "Return with the default policy", "Note"]
+    return (
+        '<h3>What would have followed</h3><p class="muted small">Replayed from the same state: once with the choice of '
+        "the agent, once with the default policy in its place.</p>"
+        + table(heads, rows, "What would have followed at the largest moments")
+    )
+
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+def actions_section(about: Mapping[str, Any], steps: Sequence[Mapping[str, NDArray[Any]]]) -> str:
+    """Returns bars: how often each action is taken in control, against the default policy at the same steps."""
+    names = about["action_names"]
+    control = np.concatenate([np.asarray(columns["control"], dtype=bool) for columns in steps])
+    if not control.any():
+        return '<p class="muted">It never takes control in this recording.</p>'
+    actions = np.concatenate([columns["action"] for columns in steps])[control]
+    defaults = np.concatenate([columns["default_probability"] for columns in steps])[control]
+    shares = np.bincount(actions.astype(int), minlength=len(names)) / len(actions)
+    default_shares = defaults.mean(axis=0)
+    shown = sorted(np.argsort(-shares, kind="stable")[:_MOST_ACTIONS].tolist())
+    widest = max(float(np.nanmax([*shares[shown], *default_shares[shown]])), 1e-9)
+    rows = "".join(_bars(names[a], float(shares[a]), float(default_shares[a]), widest) for a in shown)
+    rest = ""
+    if len(names) > len(shown):
+        left = max(1 - float(shares[shown].sum()), 0.0)
+        rest = f'<p class="muted small">{len(names) - len(shown)} more actions make up the other {percent(left)}.</p>'
+    return (
+        '<p class="legend small muted"><i class="swatch control"></i>the agent, in control '
+        '<i class="swatch lazy"></i>the default policy, at the same steps</p>'
+        f'<ul class="bars">{rows}</ul>{rest}'
+    )
+
+
+def _bars(name: str, share: float, default_share: float, widest: float) -> str:
+    bars = "".join(
+        f'<span class="bar {kind}"><i style="width:{100 * part / widest:.2f}%"></i><span>{percent(part)}</span></span>'
+        for kind, part in (("control", share), ("lazy", default_share))
+        if np.isfinite(part)
+    )
+    return f'<li><span class="name">{escaped(name)}</span><span class="pair">{bars}</span></li>'
+
+
+# -- return against control, and trust ---------------------------------------------------------------------------------
+
+
+def frontier_rows(about: Mapping[str, Any]) -> list[dict[str, float | None]]:
+    """Returns the points of the curve of return against control, the default policy alone first, then by price."""
+    rows = about.get("frontier") or []
+    names = ("eta", "return", "low", "high", "control_rate")
+    found = [{name: None if row.get(name) is None else float(row[name]) for name in names} for row in rows]
+    return sorted(found, key=lambda row: (row["eta"] is not None, -(row["eta"] or 0.0)))
+
+
+def frontier_section(about: Mapping[str, Any]) -> str:
+    """Returns the place of the curve and the table of its numbers."""
+    rows = frontier_rows(about)
+    cells = [
+        [
+            "default policy alone" if row["eta"] is None else number(row["eta"]),
+            "" if row["return"] is None else number(row["return"]) + _interval(row),
+            percent(row["control_rate"] or 0.0),
+        ]
+        for row in rows
+    ]
+    heads = ["Price &eta;", "Return", "Steps in control"]
+    return (
+        '<div class="plot frontier" role="img" aria-label="Return against the share of steps in control, one point for '
+        'each price; the table below has the numbers"></div><details><summary>The numbers</summary>'
+        + table(heads, cells, "Return and share of steps in control by price")
+        + "</details>"
+    )
+
+
+def trust_section(about: Mapping[str, Any]) -> str:
+    """Returns how far the ranking and the values can be trusted, as far as the recording says."""
+    parts = []
+    if about.get("fidelity"):
+        rows = sorted(about["fidelity"], key=lambda row: -row["replace_area"])
+        cells = [
+            [escaped(row["measure"].replace("_", "-")), f"{number(row['replace_area'])}{_interval(row)}"]
+            for row in rows
+        ]
+        parts.append(table(["Ranking by", "Replace area, larger is better"], cells, "Fidelity of each ranking"))
+        parts.append(f'<details><summary>How it is measured</summary><p class="small">{_REPLACE}</p></details>')
+    else:
+        parts.append(
+            '<p class="muted">The fidelity of this ranking has not been measured. <code>lazymdp fidelity</code> '
+            "measures how much return is lost when the steps ranked highest are handed to the default policy, against "
+            "random steps.</p>"
+        )
+    if about.get("critic"):
+        facts = "".join(
+            f"<div><dt>{escaped(_CRITIC.get(name, name.replace('_', ' ').capitalize()))}</dt>"
+            f"<dd>{escaped(number(fact) if isinstance(fact, int | float) else fact)}</dd></div>"
+            for name, fact in about["critic"].items()
+        )
+        parts.append(
+            '<h3>The critic</h3><p class="muted small">The agent has no values of its own: a critic was fitted to its '
+            f"play. It is only as good as these numbers.</p><dl>{facts}</dl>"
+        )
+    return "".join(parts)
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    if row.get("low") is None or row.get("high") is None:
+        return ""
+    return f' <span class="muted">({number(row["low"])} to {number(row["high"])})</span>'

@@ -1,0 +1,67 @@
+"""The commands that record an agent and show what it does."""
+
+import json
+
+import pytest
+
+import lazymdp as lz
+from lazymdp.cli.main import main
+
+pytest.importorskip("pyarrow")
+WORLD = "lazymdp/KeyDoorTreasure-v0"
+
+
+@pytest.fixture
+def recording(tmp_path, capsys):
+    assert main(["record", WORLD, "--eta", "0.03", "--episodes", "2", "-o", str(tmp_path / "kdt"), "--json"]) == 0
+    return tmp_path / "kdt", json.loads(capsys.readouterr().out)
+
+
+def test_record_prints_what_was_recorded(recording, capsys):
+    folder, said = recording
+    assert said["episodes"] == 2 and said["mean_return"] == 1.0 and said["eta"] == 0.03 and said["env"] == WORLD
+    assert 0 < said["control_rate"] < 1 and said["per_episode"][1]["seed"] == 1
+    assert lz.explain.load(folder).episodes == 2
+    assert main(["record", WORLD, "--eta", "0.03", "-o", str(folder)]) == 2
+    assert "holds a recording already" in capsys.readouterr().err
+
+
+def test_strip_and_video(recording, tmp_path, capsys):
+    folder, _ = recording
+    assert main(["strip", str(folder), "-o", str(tmp_path / "s.png"), "--steps", "3", "1", "--episode", "1"]) == 0
+    assert "Steps 3, 1 of episode 1" in capsys.readouterr().out
+    assert main(["strip", str(folder), "-o", str(tmp_path / "t.png"), "--by", "critical_eta", "--frames", "3"]) == 0
+    assert main(["video", str(folder), "-o", str(tmp_path / "v.mp4"), "--episode", "1"]) == 0
+    assert str(tmp_path / "v.mp4") in capsys.readouterr().out
+    assert all((tmp_path / name).stat().st_size > 1000 for name in ("s.png", "t.png", "v.mp4"))
+    assert main(["strip", str(folder), "-o", str(tmp_path / "s.png"), "--by", "nothing"]) == 2
+    assert "by is 'nothing', expected one of 'lazy_gap'" in capsys.readouterr().err
+
+
+def test_an_agent_that_runs_code_needs_trust(tmp_path, capsys, monkeypatch):
+    (tmp_path / "some_agents.py").write_text("def left(observation):\n    return 0\n")
+    monkeypatch.chdir(tmp_path)  # modules in the current folder are found
+    given = ["record", "some_agents:left", "CartPole-v1", "--default-policy", "1", "--max-steps", "5"]
+    assert main(given) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "some_agents:left was not loaded" in said and "--trust" in said
+    assert main([*given, "--trust"]) == 0
+    recording = lz.explain.load("recording")
+    assert recording.about["default_policy"] == "1" and recording.summary(0)["truncated"]
+
+
+def test_a_run_that_is_interrupted_keeps_whole_episodes(tmp_path, capsys, monkeypatch):
+    (tmp_path / "tired_agents.py").write_text(
+        "calls = []\n\ndef tired(observation):\n    calls.append(1)\n    if len(calls) == 4:\n"
+        "        raise KeyboardInterrupt\n    return 0\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    given = ["record", "tired_agents:tired", "CartPole-v1", "--max-steps", "2", "--episodes", "9", "--trust"]
+    assert main(given) == 130
+    assert "The 1 episodes that have ended are in recording" in " ".join(capsys.readouterr().err.split())
+    assert lz.explain.load("recording").episodes == 1
+
+
+def test_a_missing_recording(tmp_path, capsys):
+    assert main(["video", str(tmp_path)]) == 2
+    assert "there is no recording in" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""The sentences of the report, from numbers chosen by hand."""
+
+import numpy as np
+
+from lazymdp.explain.report_words import counted, facts_of, summary
+
+ABOUT = {"agent": "A", "env": "E", "eta": 0.1, "default_policy": "noop", "action_names": ["left", "right"]}
+
+
+def sentences(*gaps, threshold=0.1, returns=None, truncated=(), fps=10.0, **about):
+    """The summary of episodes with these lazy-gaps, in control where the gap exceeds the threshold."""
+    steps = []
+    for row in gaps:
+        gap = np.asarray(row, dtype=float)
+        control = gap > threshold
+        steps.append(
+            {
+                "lazy_gap": gap, "control": control, "price": np.where(control, 0.1, 0.0),
+                "action": np.ones(len(gap), dtype=int),
+            }
+        )  # fmt: skip
+    earned = returns or [1.0] * len(gaps)
+    summaries = [{"return": each, "truncated": place in truncated} for place, each in enumerate(earned)]
+    facts = facts_of(steps, summaries, fps)
+    acts, earns = summary(ABOUT | about, facts, steps)
+    return facts, " ".join(acts), " ".join(earns)
+
+
+def with_peaks(length, peaks):
+    row = np.zeros(length)
+    for step, gap in peaks.items():
+        row[step] = gap
+    return row
+
+
+def test_few_moments_are_listed():
+    facts, acts, earns = sentences(with_peaks(50, {10: 0.5, 20: 2.0, 30: 1.0, 40: 0.5}))
+    found = [(moment.step, moment.share) for moment in facts.moments]
+    assert found == [(20, 0.5), (30, 0.25), (10, 0.125), (40, 0.125)]
+    assert acts == (
+        "It acts in 8% of the steps and leaves the others to the default policy (noop). One moment accounts for most "
+        "of the gain (50%): step 20 (right, lazy-gap 2)."
+    )
+    assert earns == (
+        "The episode has 50 steps. Its return is 1. "
+        "Each step in control costs 0.1, which adds up to 0.4 in this episode."
+    )
+
+
+def test_three_moments():
+    _, acts, _ = sentences(with_peaks(100, {10: 1.0, 30: 0.9, 50: 0.8, 60: 0.7, 70: 0.7, 80: 0.7}))
+    assert "Three moments account for most of the gain (56%): step 10 (right, lazy-gap 1), step 30 (" in acts
+    assert "lazy-gap 0.9) and step 50 (right, lazy-gap 0.8)." in acts
+
+
+def test_a_moment_holds_the_steps_around_its_peak():
+    facts, acts, _ = sentences(with_peaks(100, {20: 1.0, 21: 0.9, 22: 0.8, 23: 0.7, 60: 0.6}), fps=4.0)
+    assert [moment.step for moment in facts.moments] == [20, 23, 60]
+    assert facts.moments[0].share == 2.7 / 4.0
+    assert "One moment accounts for most of the gain (68%)" in acts
+    assert "One moment accounts for all of the gain: step 5" in sentences(with_peaks(20, {5: 1.0}))[1]
+
+
+def test_a_gain_that_is_spread_out():
+    _, acts, _ = sentences(with_peaks(100, dict.fromkeys(range(0, 100, 5), 1.0)))
+    assert "The gain is spread out: the eight largest moments account for 40% of it." in acts
+
+
+def test_an_agent_that_never_or_always_acts():
+    facts, acts, earns = sentences(with_peaks(50, {10: 0.5}), threshold=1.0)
+    assert acts == "It never takes control: the default policy (noop) acts in every step."
+    assert facts.moments[0].step == 10  # where taking control would have been worth most
+    assert "costs" not in earns
+    assert "It takes control in every step" in sentences(np.ones(50), eta=None)[1]
+
+
+def test_several_episodes():
+    rows = with_peaks(50, {10: 0.5}), with_peaks(30, {5: 2.0}), np.zeros(20)
+    facts, acts, earns = sentences(*rows, returns=[1.0, 3.0, 2.0], truncated={2})
+    assert facts.start == 1
+    assert [(moment.episode, moment.step) for moment in facts.moments] == [(1, 5), (0, 10)]  # none of a lazy episode
+    assert "One moment accounts for all of the gain of episode 1: step 5 (right, lazy-gap 2)." in acts
+    assert earns.startswith(
+        "The three episodes have 100 steps in all; one episode reached the time limit. "
+        "The return is 2 on average, 1 to 3."
+    )
+    assert "; all of them reached the time limit. The return is 1 in each." in sentences(*rows, truncated={0, 1, 2})[2]
+
+
+def test_counts_are_words_up_to_ten():
+    assert [counted(count, "step") for count in (0, 1, 3, 11, 1200)] == [
+        "no steps", "one step", "three steps", "11 steps", "1,200 steps",
+    ]  # fmt: skip
