@@ -152,6 +152,7 @@ class GridWorld(gym.Env[int, int]):
         self.cells = cells
         self.state_names = tuple(state_names)
         self._tiles = tiles
+        self._images: dict[int, NDArray[np.uint8]] = {}  # by state, once they have been drawn
 
         n_states, n_actions = successors.shape
         # Gymnasium's type hints want NumPy integers, although Discrete spaces accept Python's.
@@ -198,8 +199,10 @@ class GridWorld(gym.Env[int, int]):
         lines[row] = lines[row][:column] + "@" + lines[row][column + 1 :]
         if self.render_mode == "ansi":
             return "\n".join([*lines, f"@ {self.state_names[self.s]}", ""])
-        agent = Tile("agent", under.ground, under.layers + self._agent_layers())
-        return draw_map(lines, {**self._tiles, "@": agent})
+        if self.s not in self._images:  # the state determines the image, and drawing it takes milliseconds
+            agent = Tile("agent", under.ground, under.layers + self._agent_layers())
+            self._images[self.s] = draw_map(lines, {**self._tiles, "@": agent})
+        return self._images[self.s].copy()
 
     def _shown_layout(self) -> Layout:
         """Returns the map as it looks in the current state; worlds that change override this."""

@@ -7,6 +7,7 @@ with the lazy action, and knows no values; a critic (`lazymdp.explain.critic`) c
 
 from __future__ import annotations
 
+import copy
 import inspect
 import operator
 from collections.abc import Sequence
@@ -98,7 +99,7 @@ class TrainedPlayer:
     ) -> None:
         if eta is None and isinstance(env, LazyAction) and agent.is_dial:
             eta = env.eta
-        self._dial = agent if agent.is_dial else None
+        self.trained, self._dial = agent, agent if agent.is_dial else None
         self._agent = agent if eta is None and not agent.is_dial else agent.at(eta)
         self.eta, self.name, self.default_name = float(self._agent.eta), repr(agent), default_name
         if env is None:
@@ -164,7 +165,14 @@ class ExactPlayer:
         self.action_names = mdp.action_names
         self.name = f"exact solution ({mdp.n_states} states, gamma {mdp.gamma:g})"
         self._solution = solve(self._lazy)
-        self._critical = _critical(model if isinstance(model, EtaPath) else mdp, self._lazy)
+        self.critical = _critical(model if isinstance(model, EtaPath) else mdp, self._lazy)
+
+    def at(self, eta: float) -> ExactPlayer:
+        """Returns the optimal agent of the same model at another price, in the same environment."""
+        other = copy.copy(self)
+        other.eta, other._lazy = eta, LazyMDP(self._lazy.mdp, self._lazy.default_policy, eta)
+        other._solution = solve(other._lazy)
+        return other
 
     def choose(self, observation: Any, last_action: int) -> int:
         """Returns the optimal action; a tie is lazy."""
@@ -174,7 +182,7 @@ class ExactPlayer:
         """Looks up the solution."""
         states, found = self._states(observations), self._solution
         return Judgement(
-            found.q[states], found.value[states], found.lazy_gap[states], self._critical[states],
+            found.q[states], found.value[states], found.lazy_gap[states], self.critical[states],
             self._lazy.default_policy[states],
         )  # fmt: skip
 

@@ -127,6 +127,14 @@ class Recording:
             image = extra("PIL.Image").open(io.BytesIO(self._frames[1].read(frame_name(place))))
             return np.asarray(image.convert("RGB"))
 
+    def annotate(self, **facts: Any) -> None:
+        """Adds facts to `recording.json`, such as `frontier`, `counterfactuals` and `fidelity`, which reports show."""
+        if wrong := sorted(set(facts) & {"format", *_ABOUT}):
+            raise ValueError(f"{wrong[0]} describes the recording itself and cannot be changed.")
+        about = {**self.about, **facts}
+        write_text(self.folder / "recording.json", json.dumps(about, indent=1, allow_nan=False) + "\n")
+        self.about = about
+
     def close(self) -> None:
         """Closes the file of frames that is kept open between calls of `frame`."""
         if self._frames is not None:
@@ -246,7 +254,7 @@ class EpisodeWriter:
         """Appends the image `[h, w, 3]` that was seen before the next step; does nothing without a file of frames."""
         if self._frames is not None:
             png = io.BytesIO()
-            extra("PIL.Image").fromarray(pixels).save(png, "PNG")
+            extra("PIL.Image").fromarray(pixels).save(png, "PNG", compress_level=1)  # four times as fast as the default
             self._frames.writestr(frame_name(self._n_frames), png.getvalue())
             self._n_frames += 1
 

@@ -1,0 +1,91 @@
+"""Return against control over prices, of a recorded agent: one point per price, and the default policy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.defaults.protocol import noop_of
+from lazymdp.explain.environments import env_name
+from lazymdp.explain.players import ExactPlayer, Player, TrainedPlayer
+from lazymdp.measure.statistics import mean_interval
+
+EPISODES = 50
+"""Episodes per price."""
+MOST_PRICES = 8
+"""Largest number of prices of an exact agent."""
+LONGEST = 1_000
+"""Steps after which an episode of an exact agent is stopped."""
+
+Progress = Callable[[int, int], None]
+
+
+def frontier(player: Player, *, seed: int = 0, progress: Progress | None = None) -> list[dict[str, float | None]]:
+    """Plays whole episodes at several prices, and with the default policy alone.
+
+    Args:
+        player: The agent in its environment. Only an exact agent and a trained one can act at other prices; a trained
+            agent for one price has this one. Atari games are left out, because they take minutes on a CPU.
+        seed: Random seed; every price has the same one.
+        progress: Called with the amount of work done and the total amount.
+
+    Returns:
+        Points: `eta` (None for the default policy alone), `return` (mean, price excluded), `low` and `high` (95%
+        interval over episodes), `control_rate`. An empty list if the agent cannot act at other prices.
+    """
+    if isinstance(player, TrainedPlayer) and not env_name(player.env).startswith("ALE/"):
+        return _trained(player, seed, progress)
+    if isinstance(player, ExactPlayer):
+        return _exact(player, seed, progress)
+    return []
+
+
+def _trained(player: TrainedPlayer, seed: int, progress: Progress | None) -> list[dict[str, float | None]]:
+    played = player.trained.evaluate(episodes=EPISODES, seed=seed, progress=progress)
+    points = [
+        _point(float(eta), played.returns[place], float(played.control_rate[place]))
+        for place, eta in enumerate(played.etas)
+    ]
+    alone = played.default_alone
+    return [*points, _point(None, alone.returns[0], 0.0)]
+
+
+def _exact(player: ExactPlayer, seed: int, progress: Progress | None) -> list[dict[str, float | None]]:
+    """Plays the optimal policies at prices between the critical ones, where they do not tie."""
+    critical = np.unique(player.critical[np.isfinite(player.critical) & (player.critical > 0.0)])
+    between = np.sqrt(critical[1:] * critical[:-1]) if critical.size > 1 else critical / 2.0
+    if between.size > MOST_PRICES - 1:
+        between = between[np.linspace(0, between.size - 1, MOST_PRICES - 1).round().astype(int)]
+    prices: list[float | None] = [0.0, *between.tolist(), None]
+    points = []
+    for place, eta in enumerate(prices):
+        choose = (lambda *_: player.env.lazy_action) if eta is None else player.at(eta).choose
+        returns, controls, steps = _play(player, choose, seed)
+        points.append(_point(eta, returns, controls / steps))
+        if progress is not None:
+            progress(place + 1, len(prices))
+    return points
+
+
+def _play(player: Player, choose: Callable[[Any, int], int], seed: int) -> tuple[NDArray[np.float64], float, float]:
+    """Plays episodes; returns their returns, and the total numbers of steps in control and of steps."""
+    env, returns, controls, steps = player.env, np.zeros(EPISODES), 0.0, 0.0
+    for episode in range(EPISODES):
+        observation, _ = env.reset(seed=seed + episode)
+        last, over, length = noop_of(env.env), False, 0
+        while not over and length < LONGEST:
+            observation, _, terminated, truncated, info = env.step(choose(observation, last))
+            last, over, length = info["base_action"], terminated or truncated, length + 1
+            returns[episode] += info["base_reward"]
+            controls += info["took_control"]
+        steps += length
+    return returns, controls, steps
+
+
+def _point(eta: float | None, returns: NDArray[np.float64], control_rate: float) -> dict[str, float | None]:
+    interval = mean_interval(returns)
+    low, high = float(interval.low), float(interval.high)
+    return {"eta": eta, "return": float(interval.mean), "low": low, "high": high, "control_rate": control_rate}

@@ -1,0 +1,123 @@
+"""What would have followed: moments of a recording, replayed with the default policy in the place of the agent.
+
+The environment is brought back to the state before a step by repeating the episode: the same seed and the same actions.
+From there, it continues twice: once the agent makes its choice, once the default policy acts for one step. In both
+cases the agent plays on to the end of the episode. This is repeated with other random numbers for what follows, the
+same ones in both cases. Environments that draw from Gymnasium's generator (`env.np_random`) get new random numbers;
+others, such as Atari games, repeat their own, so that only the action of the default policy varies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp._arguments import check_count, check_seed
+from lazymdp.defaults.protocol import noop_of
+from lazymdp.explain.environments import first_action
+from lazymdp.explain.players import Player
+from lazymdp.explain.rank import Ranking
+from lazymdp.explain.recording import Recording
+from lazymdp.measure.statistics import mean_interval
+
+MOST_STEPS = 4_000
+"""Number of steps per moment from which fewer repetitions are made."""
+FEWEST = 4
+"""Smallest number of repetitions."""
+NOT_REPEATED = "The episode could not be repeated: its rewards differ from the recorded ones."
+
+
+def moments_in_control(recording: Recording, ranking: Ranking, count: int) -> list[tuple[int, int]]:
+    """Returns the most important moments at which the agent took control, (episode, step), the most important first."""
+    control = [recording.steps(episode)["control"] for episode in range(recording.episodes)]
+    total = sum(map(len, control))
+    ordered = ranking.top(max(1, total))
+    return [(episode, step) for episode, step in ordered if control[episode][step]][:count]
+
+
+def what_followed(
+    player: Player,
+    recording: Recording,
+    moments: Sequence[tuple[int, int]],
+    *,
+    samples: int = 20,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Replays moments with the agent and with the default policy.
+
+    Args:
+        player: The recorded agent in its environment.
+        recording: The recording.
+        moments: Moments, (episode, step).
+        samples: Number of repetitions of each moment; fewer if the episodes are long.
+        seed: Random seed.
+        progress: Called with the number of moments done and their total number.
+
+    Returns:
+        For each moment: `episode`, `step`, `return_agent` and `return_default` (mean sums of the rewards from that
+        step on, price excluded), `low` and `high` (95% interval of `return_default`), and `note` (text or None). A
+        moment that cannot be repeated has a note instead of returns.
+    """
+    check_count(samples, "samples", "the number of repetitions")
+    check_seed(seed)
+    found = []
+    for place, (episode, step) in enumerate(moments):
+        found.append(_replayed(player, recording, episode, step, samples, seed))
+        if progress is not None:
+            progress(place + 1, len(moments))
+    return found
+
+
+def _replayed(player: Player, recording: Recording, episode: int, step: int, samples: int, seed: int) -> dict[str, Any]:
+    steps, reset_seed = recording.steps(episode), int(recording.summary(episode)["seed"])
+    row: dict[str, Any] = {"episode": episode, "step": step}
+    count = min(samples, max(FEWEST, MOST_STEPS // (2 * len(steps["reward"]))))
+    own, by_default = np.zeros(count), np.zeros(count)
+    likely, first = steps["default_probability"][step], first_action(player.env)
+    for sample in range(count):
+        rng = np.random.default_rng([seed, episode, step, sample])
+        drawn = int(rng.choice(likely.size, p=likely)) + first if np.isfinite(likely).all() else player.env.lazy_action
+        future = int(rng.integers(2**63))
+        for returns, action in ((own, int(steps["choice"][step]) + first), (by_default, drawn)):
+            followed = _followed(player, steps, step, reset_seed, action, future)
+            if followed is None:
+                return {**row, "return_agent": None, "return_default": None, "note": NOT_REPEATED}
+            returns[sample] = followed
+    interval = mean_interval(by_default)
+    return {
+        **row,
+        "return_agent": float(own.mean()),
+        "return_default": float(interval.mean),
+        "low": float(interval.low),
+        "high": float(interval.high),
+        "note": None,
+    }
+
+
+def _followed(
+    player: Player, steps: dict[str, NDArray[Any]], step: int, reset_seed: int, action: int, future: int
+) -> float | None:
+    """Repeats an episode up to a step, takes an action there, and returns the sum of the rewards from that step on.
+
+    Returns None if the rewards on the way differ from the recorded ones.
+    """
+    env, first = player.env, first_action(player.env)
+    observation, _ = env.reset(seed=reset_seed)
+    last = noop_of(env.env)
+    for before in range(step):
+        last = int(steps["action"][before]) + first
+        observation, _, terminated, truncated, info = env.step(last)
+        if terminated or truncated or info["base_reward"] != steps["reward"][before]:
+            return None
+    env.unwrapped.np_random = np.random.default_rng(future)
+    total, over = 0.0, False
+    while not over:
+        observation, _, terminated, truncated, info = env.step(action)
+        total, last, over = total + info["base_reward"], info["base_action"], terminated or truncated
+        if not over:
+            action = player.choose(observation, last)
+    return total
