@@ -47,7 +47,7 @@ def test_the_loss_of_a_set_is_that_of_the_changed_policy(model, seed):
 @given(models(gammas=(0.0, 0.5, 0.9, 0.99)))
 def test_the_loss_of_a_single_visit_is_the_lazy_gap(model):
     """The default policy acts for one step from each state, and the optimum afterwards. A check, not evidence."""
-    value, q = brute_force.optimum(*model.base)
+    value, _ = brute_force.optimum(*model.base)
     one_step = (model.default * model.rewards).sum(axis=1)
     one_step = one_step + model.gamma * np.einsum("sa,sat,t->s", model.default, model.transitions, value)
     expected = np.where(model.absorbing, 0.0, value - one_step)

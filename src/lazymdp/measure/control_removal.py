@@ -115,9 +115,7 @@ def visit_frequency(mdp: MDP, policy: ArrayLike) -> NDArray[np.float64]:
     return visits
 
 
-def _checked(
-    mdp: MDP, policy: ArrayLike, default_policy: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _checked(mdp: MDP, policy: ArrayLike, default_policy: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     check_mdp(mdp).check_infinite_horizon()
     return (
         check_policy(mdp, policy, mdp.n_actions, "policy"),
