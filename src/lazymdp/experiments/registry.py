@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from lazymdp.experiments import fig2, fig3, fig7, fig10, fig11, kdt_path, minatar, samples, theorem4
+from lazymdp.experiments import fidelity_truth, fig2, fig3, fig7, fig10, fig11, kdt_path, minatar, samples, theorem4
 from lazymdp.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in map(Experiment.of, (fig2, fig3, fig7, fig10, fig11, theorem4, kdt_path, samples, minatar))
+    for experiment in map(
+        Experiment.of, (fig2, fig3, fig7, fig10, fig11, theorem4, kdt_path, samples, fidelity_truth, minatar)
+    )
 }
 """Every experiment by name: those of the paper in its order, then our own."""
 

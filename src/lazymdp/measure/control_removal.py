@@ -29,6 +29,7 @@ from lazymdp.exact.linear import PolicySystem, action_values, policy_transitions
 from lazymdp.lazy import check_mdp, check_policy
 from lazymdp.mdp import MDP
 
+
 def removal_loss(mdp: MDP, policy: ArrayLike, default_policy: ArrayLike) -> NDArray[np.float64]:
     """Computes, for every state, the loss of return if the default policy acts there on every visit.
 
