@@ -63,7 +63,7 @@ class Config:
     """Number of random sets, and of random choices where a tie leaves open which states are in a set."""
     seeds: int = 5
     """Number of seeds of the played episodes."""
-    episodes: int = 20
+    episodes: int = 10
     """Number of played episodes per seed, measure and share."""
     seed: int = 0
     """Random seed of the models and the random sets."""
