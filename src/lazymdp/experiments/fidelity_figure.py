@@ -109,10 +109,10 @@ def claims(data: Tables) -> list[Claim]:
             all(row["correlation_lead_low"] > 0.0 for row in lead.values()),
         ),
         Claim(
-            "... but not the action-gap in the overlap of the top 10 %",
-            "lead not above 0",
-            f"action-gap: {_lead(overlap, 'overlap')}",
-            not overlap["overlap_lead_low"] > 0.0,
+            "... but in the overlap of the top 10 %, the lazy-gap and the action-gap are about equal",
+            "95 % interval of the lead between -0.1 and 0.1",
+            f"{_lead(overlap, 'overlap')}",
+            max(-overlap["overlap_lead_low"], overlap["overlap_lead_high"]) < 0.1,
         ),
         *_played_claims(data),
     ]

@@ -44,7 +44,8 @@ class Episode:
         actions: `[L]` executed actions.
         rewards: `[L]` rewards.
         importance: `[L]` importance of the observation before each step; 0 if no measure was given.
-        handed: `[L]` whether the step was handed over to the default policy.
+        handed: `[L]` whether the rule handed the step over to the default policy; the agent's own lazy steps are not
+            counted.
     """
 
     seed: int
