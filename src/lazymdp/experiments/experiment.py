@@ -91,6 +91,7 @@ class Experiment:
     def of(cls, module: ModuleType) -> Experiment:
         """Build the experiment that a module defines; the last paragraph of its docstring is the caption."""
         caption = " ".join((module.__doc__ or "").strip().split("\n\n")[-1].split())
-        name = module.__name__.rpartition(".")[2].replace("_", "-")
+        # An experiment may not have the module name of what it is about, since module names are unique.
+        name = getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-"))
         needs_gpu = getattr(module, "NEEDS_GPU", False)
         return cls(name, module.TITLE, module.Config, module.run, module.claims, module.plot, caption, needs_gpu)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from lazymdp.experiments import dqn_dopamine, fig2, fig3, fig7, fig10, fig11, kdt_path, minatar, samples, theorem4
+from lazymdp.experiments import (
+    dqn_dopamine,
+    fidelity_truth,
+    fig2,
+    fig3,
+    fig7,
+    fig10,
+    fig11,
+    kdt_path,
+    minatar,
+    samples,
+    theorem4,
+)
 from lazymdp.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in map(
-        Experiment.of, (fig2, fig3, fig7, fig10, fig11, theorem4, kdt_path, samples, minatar, dqn_dopamine)
+        Experiment.of,
+        (fig2, fig3, fig7, fig10, fig11, theorem4, kdt_path, samples, fidelity_truth, minatar, dqn_dopamine),
     )
 }
 """Every experiment by name: those of the paper in its order, then our own."""
