@@ -1,5 +1,8 @@
 """Annotated videos: their format, and what their frames show."""
 
+import re
+import subprocess
+
 import numpy as np
 import pytest
 import small_recordings as recordings
@@ -17,6 +20,15 @@ def recording(tmp_path):
     return recordings.write(tmp_path / "r", [[0.1, 0.5, 0.2], [0.3, 0.1]])
 
 
+def read(path):
+    """The size (width, height), the description and the frames of a video."""
+    command = [ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    done = subprocess.run(command, check=True, capture_output=True)
+    about = next(line for line in done.stderr.decode().splitlines() if "Video:" in line)
+    width, height = map(int, re.search(r" (\d\d+)x(\d\d+)", about).groups())
+    return (width, height), about, np.frombuffer(done.stdout, np.uint8).reshape(-1, height, width, 3)
+
+
 def orange(image):
     return int((image == rgb(CONTROL)).all(axis=-1).sum())
 
@@ -25,12 +37,10 @@ def test_browsers_can_play_it(recording, tmp_path):
     made = []
     lz.explain.video(recording, tmp_path / "v.mp4", progress=lambda *given: made.append(given))
     assert made == [(frame, 5) for frame in range(1, 6)]
-    reader = ffmpeg.read_frames(str(tmp_path / "v.mp4"))
-    about = next(reader)
-    frames = [np.frombuffer(frame, np.uint8).reshape(*about["size"][::-1], 3) for frame in reader]
-    assert about["codec"] == "h264" and about["pix_fmt"].startswith("yuv420p") and about["fps"] == 10.0
-    assert len(frames) == 5 and not any(size % 2 for size in about["size"])
-    border = [frame[20, about["size"][0] // 2].astype(int) for frame in frames]
+    size, about, frames = read(tmp_path / "v.mp4")
+    assert "h264" in about and "yuv420p" in about and " 10 fps" in about
+    assert len(frames) == 5 and not any(side % 2 for side in size)
+    border = [frame[20, size[0] // 2].astype(int) for frame in frames]
     for color, control in zip(border, [False, True, False, True, False], strict=True):
         assert (np.abs(color - rgb(CONTROL)).max() < 30) == control
     content = (tmp_path / "v.mp4").read_bytes()
@@ -39,8 +49,8 @@ def test_browsers_can_play_it(recording, tmp_path):
 
 def test_one_episode_at_another_speed(recording, tmp_path):
     lz.explain.video(recording, tmp_path / "v.mp4", episode=1, frames_per_second=2)
-    reader = ffmpeg.read_frames(str(tmp_path / "v.mp4"))
-    assert next(reader)["fps"] == 2.0 and len(list(reader)) == 2
+    _, about, frames = read(tmp_path / "v.mp4")
+    assert " 2 fps" in about and len(frames) == 2
 
 
 def test_control_is_bordered_and_marked_on_the_timeline(recording):
