@@ -147,9 +147,20 @@ def test_it_shows_what_the_description_adds(tmp_path):
     assert "The default policy alone earns a return of 0.02." in text
     assert "What would have followed" in text and "Episode 0, step 3 1 0.4 (0.2 to 0.6) 100 replays" in text
     assert re.search(r"lazy-gap 0\.31 \(0\.24 to 0\.38\) action-gap 0\.22 .* random 0 \(-0\.05 to 0\.05\)", text)
-    assert "Held-out TD error 0.0123 Correlation with Monte Carlo returns 0.93" in text
+    assert "TD error on held-out episodes, root mean square 0.0123 Correlation with Monte Carlo returns 0.93" in text
+    assert "mean little" not in text
     assert "default policy alone 0.02 (0 to 0.05) 0%" in text
     assert [row["eta"] for row in data_of(page)[0]["frontier"]] == [None, 0.05, 0.02, 0.005]
+
+
+def test_a_poor_critic_is_called_poor(tmp_path):
+    synthetic(tmp_path / "cart")
+    for correlation in (0.2, None):
+        critic = {"method": "fitted <Q>", "gamma": 0.99, "td_error": 1.5, "correlation": correlation}
+        text = text_of(written(describe(tmp_path / "cart", critic=critic), tmp_path))
+        assert "so the moments on this page mean little" in text
+        assert f"Correlation with Monte Carlo returns {'undefined' if correlation is None else 0.2}" in text
+        assert "method fitted &lt;Q&gt; gamma 0.99" in text
 
 
 def test_actions_are_counted_in_control_only(tmp_path):
