@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lazymdp.explain.recording import Recording
 from lazymdp.explain.report_clips import thumbnail
-from lazymdp.explain.report_words import Facts, Moment, counted, number, percent
+from lazymdp.explain.report_words import Facts, Moment, counted, hardly_follows, number, percent
 
 _MOST_ACTIONS = 12
 _MOST_MOMENTS = 8
@@ -23,8 +23,6 @@ _CRITIC = {
     "value_spread": "Standard deviation of the values there",
     "correlation": "Correlation with Monte Carlo returns",
 }
-_LOW_CORRELATION = 0.5
-"""Correlation with Monte Carlo returns below which the page warns."""
 _REPLACE = (
     "The most important steps, by each measure, are handed to the default policy, and so are as many random steps. The "
     "replace area is the difference between the two losses of return, averaged over the number of steps handed over. "
@@ -245,9 +243,8 @@ def _critic(critic: Mapping[str, Any]) -> str:
 
     main = "".join(fact(name) for name in _CRITIC if name in critic)
     rest = "".join(fact(name) for name in critic if name not in _CRITIC)
-    correlation = critic.get("correlation")
     doubt = ""
-    if "correlation" in critic and (correlation is None or correlation < _LOW_CORRELATION):
+    if hardly_follows(critic.get("correlation")):
         doubt = "<p><b>Its values hardly follow the returns, so the moments on this page mean little.</b></p>"
     return (
         '<h3>The critic</h3><p class="muted small">The agent has no values of its own: a critic was fitted to it. '
