@@ -1,7 +1,6 @@
 """The report in a real browser: video, timelines and moments show the same step."""
 
 import pytest
-from headless import browser as browser
 from headless import opened_pages
 from recordings import EXTRAS, key_door, synthetic
 
