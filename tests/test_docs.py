@@ -239,7 +239,7 @@ def test_the_paper_map_leaves_nothing_out():
 
 def test_every_public_name_is_on_the_api_page():
     text = read("api.md")
-    for module in (lz, lz.envs, lz.policies, lz.learn, lz.measure, lz.show):
+    for module in (lz, lz.envs, lz.explain, lz.policies, lz.learn, lz.measure, lz.show):
         for name in module.__all__:
             assert re.search(rf"(?<!\w){name}(?!\w)", text), f"{module.__name__}.{name} is not on the page"
 

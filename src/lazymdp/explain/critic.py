@@ -128,7 +128,8 @@ def _episode(player: Player, rng: np.random.Generator, limit: int, explore: bool
     )
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
     last, terminated, truncated = noop_of(env.env), False, False
-    seen, lasts, own, rows = [observation], [last], [player.choose(observation, last)], []
+    seen, lasts, own = [observation], [last], [player.choose(observation, last)]
+    rows: list[tuple[int, bool, float]] = []
     while not (terminated or truncated) and len(rows) < limit:
         is_random = len(rows) < prefix or (explore and rng.random() < 1.0 / _EXPLORE)
         choice = int(rng.integers(n_actions)) + first if is_random else own[-1]
@@ -186,7 +187,9 @@ def _sample(episodes: list[_Episode], gamma: float, longest: int) -> _Sample:
         stops = np.append(np.flatnonzero(episode.random), length)
         step = np.arange(length)
         end = np.minimum(stops[np.searchsorted(stops, step, side="right")], step + longest)
-        gain = np.array([_gain(episode.reward, gamma, first, last) for first, last in zip(step, end, strict=True)])
+        gain = np.array(
+            [_gain(episode.reward, gamma, int(first), int(last)) for first, last in zip(step, end, strict=True)]
+        )
         ended = episode.terminated & (end == length)
         weight = np.where(ended, 0.0, gamma ** (end - step))
         parts.append(
