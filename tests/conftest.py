@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from headless import browser as browser
 from hypothesis import settings
 
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=60)

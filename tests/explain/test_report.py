@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import subprocess
 from importlib import import_module, resources
 
 import numpy as np
@@ -82,19 +83,24 @@ def test_the_data_are_those_of_the_recording(recording, page):
         assert episode["covered"] == len(columns["control"])
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # imageio-ffmpeg leaves pipes open
+def decoded(path):
+    """The codec and the other facts that ffmpeg prints about a video, and its frames `[h, w, 3]`."""
+    ffmpeg = pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+    command = [ffmpeg, "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    found = subprocess.run(command, check=True, capture_output=True)
+    facts = re.search(r"Stream #0.*Video: (.*)", found.stderr.decode())[1]
+    width, height = map(int, re.search(r", (\d+)x(\d+)", facts).groups())
+    return facts, np.frombuffer(found.stdout, dtype=np.uint8).reshape(-1, height, width, 3).astype(int)
+
+
 def test_the_videos_show_every_step_gray_or_with_a_border(recording, page, tmp_path):
-    ffmpeg = pytest.importorskip("imageio_ffmpeg")
     videos = videos_of(page)
     assert set(videos) == {("a", 0), ("a", 1)}
     path = tmp_path / "clip.mp4"
     path.write_bytes(videos["a", 0])
-    reader = ffmpeg.read_frames(str(path))
-    facts = next(reader)
-    assert facts["codec"] == "h264" and facts["pix_fmt"].startswith("yuv420p")
-    assert facts["fps"] == recording.about["frames_per_second"]
-    width, height = facts["size"]
-    frames = [np.frombuffer(frame, dtype=np.uint8).reshape(height, width, 3).astype(int) for frame in reader]
+    facts, frames = decoded(path)
+    assert facts.startswith("h264") and "yuv420p" in facts and " 4 fps" in facts
+    assert recording.about["frames_per_second"] == 4
     control = recording.steps(0)["control"]
     assert len(frames) == len(control)
     for frame, in_control in zip(frames, control, strict=True):
@@ -141,9 +147,20 @@ def test_it_shows_what_the_description_adds(tmp_path):
     assert "The default policy alone earns a return of 0.02." in text
     assert "What would have followed" in text and "Episode 0, step 3 1 0.4 (0.2 to 0.6) 100 replays" in text
     assert re.search(r"lazy-gap 0\.31 \(0\.24 to 0\.38\) action-gap 0\.22 .* random 0 \(-0\.05 to 0\.05\)", text)
-    assert "Held-out TD error 0.0123 Correlation with Monte Carlo returns 0.93" in text
+    assert "TD error on held-out episodes, root mean square 0.0123 Correlation with Monte Carlo returns 0.93" in text
+    assert "mean little" not in text
     assert "default policy alone 0.02 (0 to 0.05) 0%" in text
     assert [row["eta"] for row in data_of(page)[0]["frontier"]] == [None, 0.05, 0.02, 0.005]
+
+
+def test_a_poor_critic_is_called_poor(tmp_path):
+    synthetic(tmp_path / "cart")
+    for correlation in (0.2, None):
+        critic = {"method": "fitted <Q>", "gamma": 0.99, "td_error": 1.5, "correlation": correlation}
+        text = text_of(written(describe(tmp_path / "cart", critic=critic), tmp_path))
+        assert "so the moments on this page mean little" in text
+        assert f"Correlation with Monte Carlo returns {'undefined' if correlation is None else 0.2}" in text
+        assert "method fitted &lt;Q&gt; gamma 0.99" in text
 
 
 def test_actions_are_counted_in_control_only(tmp_path):

@@ -87,6 +87,16 @@ def test_several_episodes():
     assert "; all of them reached the time limit. The return is 1 in each." in sentences(*rows, truncated={0, 1, 2})[2]
 
 
+def test_values_of_a_critic_are_called_estimates():
+    gaps = with_peaks(50, {10: 0.5})
+    poor = "The lazy-gaps come from a critic whose values hardly follow the returns"
+    assert sentences(gaps, critic={"correlation": 0.9})[2].endswith(
+        "The lazy-gaps come from a fitted critic, whose values follow the returns (correlation 0.9)."
+    )
+    assert sentences(gaps, critic={"correlation": 0.1})[2].endswith(f"{poor} (correlation 0.1): do not rely on them.")
+    assert sentences(gaps, critic={"correlation": None})[2].endswith(f"{poor}: do not rely on them.")
+
+
 def test_counts_are_words_up_to_ten():
     assert [counted(count, "step") for count in (0, 1, 3, 11, 1200)] == [
         "no steps", "one step", "three steps", "11 steps", "1,200 steps",

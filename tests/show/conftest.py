@@ -2,7 +2,6 @@
 
 import gymnasium as gym
 import pytest
-from headless import browser as browser
 from headless import opened_pages
 
 import lazymdp as lz

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from lazymdp.explain.recording import Recording
 from lazymdp.explain.report_clips import thumbnail
-from lazymdp.explain.report_words import Facts, Moment, counted, number, percent
+from lazymdp.explain.report_words import Facts, Moment, counted, hardly_follows, number, percent
 
 _MOST_ACTIONS = 12
 _MOST_MOMENTS = 8
 _CRITIC = {
-    "td_error": "Held-out TD error",
+    "td_error": "TD error on held-out episodes, root mean square",
+    "value_spread": "Standard deviation of the values there",
     "correlation": "Correlation with Monte Carlo returns",
 }
 _REPLACE = (
@@ -228,16 +229,28 @@ def trust_section(about: Mapping[str, Any]) -> str:
             "random steps.</p>"
         )
     if about.get("critic"):
-        facts = "".join(
-            f"<div><dt>{escaped(_CRITIC.get(name, name.replace('_', ' ').capitalize()))}</dt>"
-            f"<dd>{escaped(number(fact) if isinstance(fact, int | float) else fact)}</dd></div>"
-            for name, fact in about["critic"].items()
-        )
-        parts.append(
-            '<h3>The critic</h3><p class="muted small">The agent has no values of its own: a critic was fitted to its '
-            f"play. It is only as good as these numbers.</p><dl>{facts}</dl>"
-        )
+        parts.append(_critic(about["critic"]))
     return "".join(parts)
+
+
+def _critic(critic: Mapping[str, Any]) -> str:
+    """Returns how good the critic is, by its own numbers on held-out episodes."""
+
+    def fact(name: str) -> str:
+        value = critic[name]
+        text = "undefined" if value is None else number(value) if isinstance(value, int | float) else str(value)
+        return f"<div><dt>{escaped(_CRITIC.get(name, name.replace('_', ' ')))}</dt><dd>{escaped(text)}</dd></div>"
+
+    main = "".join(fact(name) for name in _CRITIC if name in critic)
+    rest = "".join(fact(name) for name in critic if name not in _CRITIC)
+    doubt = ""
+    if hardly_follows(critic.get("correlation")):
+        doubt = "<p><b>Its values hardly follow the returns, so the moments on this page mean little.</b></p>"
+    return (
+        '<h3>The critic</h3><p class="muted small">The agent has no values of its own: a critic was fitted to it. '
+        f"The lazy-gaps are only as good as the critic.</p>{doubt}<dl>{main}</dl>"
+        + (f"<details><summary>How it was fitted</summary><dl>{rest}</dl></details>" if rest else "")
+    )
 
 
 def _interval(row: Mapping[str, Any]) -> str:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _MOST = 0.5
 """A share of the gain above which moments account for "most" of it."""
+_LOW_CORRELATION = 0.5
+"""Correlation of a critic's values with Monte Carlo returns below which the page warns."""
 _FEW = 3
 """Largest number of moments that the summary lists."""
 
@@ -180,7 +182,21 @@ def summary(
         for row in about.get("frontier") or ()
         if row["eta"] is None
     ]
+    if about.get("critic"):
+        earns.append(_estimated(about["critic"].get("correlation")))
     return acts, earns
+
+
+def hardly_follows(correlation: float | None) -> bool:
+    """Returns whether the values of a critic hardly follow the returns: their correlation is low or undefined."""
+    return correlation is None or correlation < _LOW_CORRELATION
+
+
+def _estimated(correlation: float | None) -> str:
+    known = "" if correlation is None else f" (correlation {number(correlation)})"
+    if hardly_follows(correlation):
+        return f"The lazy-gaps come from a critic whose values hardly follow the returns{known}: do not rely on them."
+    return f"The lazy-gaps come from a fitted critic, whose values follow the returns{known}."
 
 
 def rate_words(control_rate: float) -> str:

@@ -136,6 +136,9 @@
       on(".out", "click", () => curves.zoom(2));
       on(".all", "click", () => curves.zoom(Infinity));
       for (const moment of article.querySelectorAll(".moment")) moment.addEventListener("click", () => visit(moment));
+      article.addEventListener("click", ({ detail, target }) => {
+        if (detail) target.closest("button")?.blur(); // after the mouse, Space plays instead of clicking again
+      });
     }
 
     function visit({ dataset }) {
