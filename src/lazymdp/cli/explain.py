@@ -1,4 +1,4 @@
-"""The commands that explain agents: `lazymdp record | strip | video`."""
+"""The commands that explain agents: `lazymdp explain`, and its parts `record | strip | video | fidelity`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tyro
 import lazymdp as lz
 from lazymdp._progress import progress_bars
 from lazymdp.cli.evaluate import say
-from lazymdp.cli.output import INTERRUPTED, print_json, show_facts, show_line
+from lazymdp.cli.output import INTERRUPTED, print_json, show_facts, show_line, show_table
 from lazymdp.cli.signals import terminated_like_interrupted
 
 _arg = tyro.conf.arg
@@ -23,6 +23,99 @@ Env = Annotated[str | None, tyro.conf.Positional, _arg(metavar="[ENV]", help_beh
 Folder = Annotated[Path, tyro.conf.Positional, _arg(metavar="RECORDING")]
 Number = Annotated[int | None, _arg(metavar="N", help_behavior_hint="")]
 Measure = Annotated[str, _arg(metavar="MEASURE")]
+
+
+def explain(
+    agent: Agent,
+    env: Env = None,
+    out: Annotated[Path, _arg(aliases=["-o"], metavar="FILE")] = Path("report.html"),
+    eta: Annotated[float | None, _arg(metavar="PRICE", help_behavior_hint="")] = None,
+    episodes: int = 3,
+    moments: int = 6,
+    seed: int = 0,
+    max_steps: Number = None,
+    default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
+    gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
+    against: Annotated[Path | None, _arg(metavar="RECORDING", help_behavior_hint="")] = None,
+    recording: Annotated[Path | None, _arg(metavar="FOLDER", help_behavior_hint="")] = None,
+    trust: bool = False,
+) -> int:
+    """Explain an agent on one page: when it acts, which moments matter, and how far to trust the ranking.
+
+    Args:
+        agent: The folder of a run; a model, as for `lazymdp solve`, whose exact solution acts (give --eta); a .zip file
+            of Stable-Baselines3 or module:object, a callable or an object with predict (give --trust).
+        env: The id of the environment; by default that of the run or of the model.
+        out: The HTML file to write.
+        eta: Price of taking control; required for a dial and for a model.
+        episodes: Number of episodes to record.
+        moments: Number of moments that are replayed with the default policy.
+        seed: Random seed.
+        max_steps: Number of steps after which an episode is truncated.
+        default_policy: Default policy of an agent that has none of its own; by default uniform.
+        gamma: Discount factor of a model or a critic; by default 0.99.
+        against: A recording of another agent, to show side by side.
+        recording: Keep the recording in this folder.
+        trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
+    """
+    with terminated_like_interrupted(), progress_bars() as bars, _warnings_in_words():
+        task = bars.add_task("preparing", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, description=what)
+
+        lz.explain.explain(
+            agent, env, path=out, folder=recording, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
+            default_policy=default_policy, gamma=gamma, moments=moments, against=against, trust=trust, progress=show,
+        )  # fmt: skip
+    show_line(f"Report: {out.resolve()}")
+    return 0
+
+
+def fidelity(
+    agent: Agent,
+    env: Env = None,
+    eta: Annotated[float | None, _arg(metavar="PRICE", help_behavior_hint="")] = None,
+    episodes: int = 20,
+    seed: int = 0,
+    default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
+    gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
+    trust: bool = False,
+    json: bool = False,
+) -> int:
+    """Measure how much return is lost when the most important steps of an agent are handed to the default policy.
+
+    Args:
+        agent: The agent, in any form that `lazymdp explain` accepts.
+        env: The id of the environment; by default that of the run or of the model.
+        eta: Price of taking control; required for a dial and for a model.
+        episodes: Episodes for each measure and share of the steps.
+        seed: Random seed.
+        default_policy: Default policy of an agent that has none of its own; by default uniform.
+        gamma: Discount factor of a model or a critic; by default 0.99.
+        trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
+        json: Print JSON.
+    """
+    with terminated_like_interrupted(), progress_bars() as bars, _warnings_in_words():
+        task = bars.add_task("preparing", total=None)
+
+        def show(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, description="handing steps over")
+
+        rows = lz.explain.ranking_trust(
+            agent, env, eta=eta, episodes=episodes, seed=seed, default_policy=default_policy, gamma=gamma, trust=trust,
+            progress=show,
+        )  # fmt: skip
+    if json:
+        print_json(rows)
+        return 0
+    cells = [
+        [row["measure"], f"{row['replace_area']:.4g}", f"[{row['low']:.4g}, {row['high']:.4g}]"]
+        for row in sorted(rows, key=lambda row: -row["replace_area"])
+    ]
+    title = "Loss of return if the top steps are handed over, beyond that of random steps; larger is better"
+    show_table(["ranking by", "loss", "95% interval"], cells, title)
+    return 0
 
 
 def record(

@@ -20,7 +20,7 @@ import lazymdp as lz
 from lazymdp._progress import ERR
 from lazymdp.cli.evaluate import evaluate
 from lazymdp.cli.exact import explore, list_names, path, solve
-from lazymdp.cli.explain import record, strip, video
+from lazymdp.cli.explain import explain, fidelity, record, strip, video
 from lazymdp.cli.output import INTERRUPTED, show_line
 from lazymdp.cli.reproduce import reproduce
 from lazymdp.cli.train import resume, train
@@ -34,9 +34,11 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "train": train,
     "resume": resume,
     "evaluate": evaluate,
+    "explain": explain,
     "record": record,
     "strip": strip,
     "video": video,
+    "fidelity": fidelity,
     "list": list_names,
 }
 _DESCRIPTION = """When is it worth taking control? Exact answers for models, trained agents for all other problems.

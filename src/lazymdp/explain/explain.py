@@ -1,4 +1,7 @@
-"""One call from an agent to a page: records it, replays its largest moments, and writes the report."""
+"""One call from an agent to a page: records it, replays its largest moments, measures the ranking, and reports.
+
+On Atari, playing at other prices and measuring the ranking are left out, because they take long without a GPU.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ from lazymdp._arguments import check_count
 from lazymdp.explain.frontier import frontier
 from lazymdp.explain.players import OtherPlayer
 from lazymdp.explain.rank import rank
-from lazymdp.explain.record import make_player, record
-from lazymdp.explain.recording import Recording, load
+from lazymdp.explain.ranking_trust import player_trust
+from lazymdp.explain.record import make_player, record_player
+from lazymdp.explain.recording import Recording, check_free, load
 from lazymdp.explain.replays import moments_in_control, what_followed
 from lazymdp.explain.report import report
 
@@ -62,20 +66,20 @@ def explain(
     tell = progress or (lambda *_: None)
     with ExitStack() as cleanup:
         where = Path(cleanup.enter_context(tempfile.TemporaryDirectory())) / "recording" if folder is None else folder
+        check_free(Path(where))
         player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
-        critic = "fit" if isinstance(player, OtherPlayer) else None
-        made = record(
-            agent, env, folder=where, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
-            default_policy=default_policy, gamma=gamma, critic=critic, trust=trust,
+        made = record_player(
+            player, where, episodes=episodes, seed=seed, max_steps=max_steps, gamma=gamma,
+            critic="fit" if isinstance(player, OtherPlayer) else None,
             progress=lambda done, steps: tell(f"recording, {steps:,} steps", done, episodes),
         )  # fmt: skip
-        ranking = rank(made, "lazy_gap")
-        chosen = moments_in_control(made, ranking, moments)
-        followed = what_followed(
-            player, made, chosen, seed=seed, progress=lambda *work: tell("replaying moments", *work)
-        )
-        points = frontier(player, seed=seed, progress=lambda *work: tell("playing at other prices", *work))
-        made.annotate(counterfactuals=followed, frontier=points)
+        chosen = moments_in_control(made, rank(made), moments)
+        followed = what_followed(player, made, chosen, seed=seed, progress=lambda *did: tell("replaying moments", *did))
+        made.annotate(counterfactuals=followed)
+        made.annotate(frontier=frontier(player, seed=seed, progress=lambda *did: tell("playing at other prices", *did)))
+        if not made.about["env"].startswith("ALE/"):
+            found = player_trust(player, seed=seed, progress=lambda *did: tell("measuring the ranking", *did))
+            made.annotate(fidelity=found)
         tell("writing the page", 0, 1)
         report(made, path, against=other)
         tell("writing the page", 1, 1)

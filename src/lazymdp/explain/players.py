@@ -16,8 +16,10 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
+from lazymdp.defaults.protocol import noop_of
 from lazymdp.defaults.sb3 import is_stable_baselines
 from lazymdp.exact.path import EtaPath, eta_path
 from lazymdp.exact.policies import named
@@ -86,6 +88,12 @@ class Player(Protocol):
             choices: `[T]` choices that the agent made, numbered from 0; A is lazy.
         """
 
+    def predict(self, observations: Any, state: Any = None, deterministic: bool = True) -> tuple[NDArray[Any], Any]:
+        """Chooses for a batch of observations, with the signature of Stable-Baselines3."""
+
+    def values(self, observations: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the values `q` `[N, A]` and the lazy-gaps `[N]` of a batch of observations."""
+
 
 class TrainedPlayer:
     """A trained agent of `lz.learn`.
@@ -130,6 +138,14 @@ class TrainedPlayer:
             critical = self._dial.critical_eta(seen, last_actions=last, points=points)
         value = q.max(axis=1) + np.maximum(self.eta - gap, 0.0)  # the lazy value is max q - lazy_gap + eta
         return Judgement(q, value, gap, critical, self._agent.default_policy.probabilities(seen, last_actions))
+
+    def predict(self, observations: Any, state: Any = None, deterministic: bool = True) -> tuple[NDArray[Any], Any]:
+        """Chooses for a batch of observations."""
+        return self._agent.predict(observations, state=state, deterministic=deterministic)
+
+    def values(self, observations: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the values and the lazy-gaps of the agent's network."""
+        return np.asarray(self._agent.q(observations), float), np.asarray(self._agent.lazy_gap(observations), float)
 
 
 class ExactPlayer:
@@ -194,7 +210,16 @@ class ExactPlayer:
             self._lazy.default_policy[states],
         )  # fmt: skip
 
-    def _states(self, observations: list[Any]) -> NDArray[np.int64]:
+    def predict(self, observations: Any, state: Any = None, deterministic: bool = True) -> tuple[NDArray[Any], Any]:
+        """Chooses for a batch of observations."""
+        return self._solution.action[self._states(observations)] + first_action(self.env), None
+
+    def values(self, observations: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Looks up the solution."""
+        states = self._states(observations)
+        return self._solution.q[states], self._solution.lazy_gap[states]
+
+    def _states(self, observations: Any) -> NDArray[np.int64]:
         space: Any = self.env.observation_space
         return np.array(observations, dtype=np.int64) - int(space.start)
 
@@ -276,6 +301,18 @@ class OtherPlayer:
         taken = np.where(is_lazy, q.max(axis=1), q[np.arange(count), np.where(is_lazy, 0, choices)])
         value = np.where(is_lazy, lazy + (self.eta or 0.0), taken)
         return Judgement(q, value, taken - lazy, unknown, default)
+
+    def predict(self, observations: Any, state: Any = None, deterministic: bool = True) -> tuple[NDArray[Any], Any]:
+        """Chooses for each observation of a batch."""
+        each = iterate(self.env.observation_space, observations)
+        return np.array([self.choose(one, 0) for one in each]), None
+
+    def values(self, observations: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the values of the critic, and the lazy-gaps of the agent's own choices."""
+        seen, first = list(iterate(self.env.observation_space, observations)), first_action(self.env)
+        choices = self.predict(observations)[0] - first
+        judged = self.judge(seen, np.full(len(seen), noop_of(self.env.env)), choices)
+        return judged.q, judged.lazy_gap
 
     def _check_space(self, space: Any) -> None:
         expected = self.env.action_space if self._may_be_lazy else self.env.env.action_space

@@ -81,16 +81,29 @@ def record(
     Returns:
         The recording.
     """
-    check_count(episodes, "episodes", "the number of episodes")
-    check_seed(seed)
-    limit = LONGEST if max_steps is None else check_count(max_steps, "max_steps", "the longest episode")
-    if critic not in (None, "fit"):
-        raise ValueError(f"critic is {critic!r}, expected 'fit' or None.")
+    _check(folder, episodes, seed, max_steps, critic)
     if eta is not None:
         check_eta(eta)
-    check_free(Path(folder))
-    extra("pyarrow.parquet"), extra("PIL.Image")
     player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
+    return record_player(
+        player, folder, episodes=episodes, seed=seed, max_steps=max_steps, gamma=gamma, critic=critic, progress=progress
+    )
+
+
+def record_player(
+    player: Player,
+    folder: str | os.PathLike[str],
+    *,
+    episodes: int,
+    seed: int = 0,
+    max_steps: int | None = None,
+    gamma: float | None = None,
+    critic: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Recording:
+    """Plays and records an agent that is in its environment already; `record` describes the arguments."""
+    _check(folder, episodes, seed, max_steps, critic)
+    limit = LONGEST if max_steps is None else max_steps
     start = _start(player, seed)
     frame = _first_frame(player)
     about = _about(player, seed, frame)
@@ -108,6 +121,18 @@ def record(
                 if progress is not None:
                     progress(episode, steps)
     return Recording(folder)
+
+
+def _check(folder: str | os.PathLike[str], episodes: int, seed: int, max_steps: int | None, critic: str | None) -> None:
+    """Raises an error if nothing can be recorded with these arguments."""
+    check_count(episodes, "episodes", "the number of episodes")
+    check_seed(seed)
+    if max_steps is not None:
+        check_count(max_steps, "max_steps", "the longest episode")
+    if critic not in (None, "fit"):
+        raise ValueError(f"critic is {critic!r}, expected 'fit' or None.")
+    check_free(Path(folder))
+    extra("pyarrow.parquet"), extra("PIL.Image")
 
 
 def make_player(

@@ -1,0 +1,107 @@
+"""How far a ranking can be trusted: the fidelity of each measure of importance for a recorded agent.
+
+The steps that a measure calls most important are handed to the default policy, and the loss of return is compared with
+that of random steps (`lazymdp.measure.fidelity`, mode "replace").
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp._arguments import check_count, check_seed
+from lazymdp.explain.critic import fit_critic
+from lazymdp.explain.players import OtherPlayer, Player, TrainedPlayer
+from lazymdp.explain.record import make_player
+from lazymdp.measure.fidelity import fidelity
+from lazymdp.measure.importance import action_gap, importance_advice
+
+SHARES = (0.1, 0.2, 0.4)
+"""Shares of the steps that are handed over."""
+EPISODES = 20
+"""Episodes for each share."""
+LONGEST = 1_000
+"""Steps after which an episode is stopped."""
+_MEASURES: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]] = {
+    "lazy_gap": lambda q, gap: gap,
+    "action_gap": lambda q, gap: action_gap(q),
+    "importance_advice": lambda q, gap: importance_advice(q),
+}
+
+
+def ranking_trust(
+    agent: Any,
+    env: str | gym.Env[Any, Any] | None = None,
+    *,
+    eta: float | None = None,
+    episodes: int = EPISODES,
+    seed: int = 0,
+    default_policy: Any = None,
+    gamma: float | None = None,
+    trust: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Measures the fidelity of lazy-gap, action-gap and importance advice for an agent of any form.
+
+    Args:
+        agent: The agent, in any form that `lz.explain.record` accepts. If it has no values of its own, a critic is
+            fitted to its play.
+        env: The environment; by default that of the agent.
+        eta: Price of taking control; required for a dial and for a model.
+        episodes: Episodes for each measure and share of the steps.
+        seed: Random seed.
+        default_policy: Default policy of an agent that has none, by default uniform.
+        gamma: Discount of a model and of the critic, by default 0.99.
+        trust: Allow code to run that the agent names.
+        progress: Called with the number of measures done and their total number.
+
+    Returns:
+        For each measure: `measure`, `replace_area` (mean loss of return over the shares minus that of random steps;
+        larger is better, 0 is no better than random), `low` and `high` (95% interval over episodes).
+    """
+    check_count(episodes, "episodes", "the number of episodes")
+    check_seed(seed)
+    player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
+    if isinstance(player, OtherPlayer):
+        player.critic = fit_critic(player, gamma=0.99 if gamma is None else gamma, seed=seed, max_steps=LONGEST)
+    return player_trust(player, episodes=episodes, seed=seed, progress=progress)
+
+
+def player_trust(
+    player: Player, *, episodes: int = EPISODES, seed: int = 0, progress: Callable[[int, int], None] | None = None
+) -> list[dict[str, Any]]:
+    """Does the same for an agent that is in its environment already; one without values needs a critic."""
+    if isinstance(player, OtherPlayer) and player.critic is None:
+        raise ValueError("the agent has no values, so its steps cannot be ranked: fit a critic.")
+    rows = []
+    for place, (name, measure) in enumerate(_MEASURES.items()):
+
+        def importance(observations: Any, measure: Any = measure) -> NDArray[np.float64]:
+            return np.asarray(measure(*player.values(observations)))
+
+        area = fidelity(
+            player, _factory(player), importance, default_policy=player.env.default_policy, shares=SHARES,
+            episodes=episodes, max_steps=LONGEST, seed=seed,
+        ).area()  # fmt: skip
+        found = {"replace_area": area.mean, "low": area.low, "high": area.high}
+        rows.append({"measure": name, **{key: float(value) for key, value in found.items()}})
+        if progress is not None:
+            progress(place + 1, len(_MEASURES))
+    return rows
+
+
+def _factory(player: Player) -> Callable[[], gym.Env[Any, Any]]:
+    """Returns a function that makes copies of the environment without the lazy action."""
+    env = player.env.env
+    if env.spec is not None:
+        spec = copy.deepcopy(env.spec)
+        spec.kwargs.pop("render_mode", None)
+        return lambda: gym.make(spec)
+    if isinstance(player, TrainedPlayer):
+        return lambda: player.trained.make_env(player.eta).env
+    return lambda: copy.deepcopy(env)

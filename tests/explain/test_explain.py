@@ -1,0 +1,98 @@
+"""From an agent to a page in one call, for an exact agent and for a callable; its parts on FrozenLake."""
+
+import json
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("imageio_ffmpeg")
+
+import lazymdp as lz
+from lazymdp.explain import frontier as frontiers
+from lazymdp.explain.frontier import frontier
+from lazymdp.explain.ranking_trust import player_trust
+from lazymdp.explain.record import make_player
+
+
+@pytest.fixture(scope="module")
+def lake():
+    env = gym.make("FrozenLake-v1", is_slippery=True)
+    return lz.MDP.from_gymnasium(env, 0.97)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(frontiers, "EPISODES", 20)
+
+
+def test_an_exact_agent_is_explained_on_one_page(lake, tmp_path):
+    told = []
+    lz.explain.explain(
+        lake, "FrozenLake-v1", path=tmp_path / "page.html", folder=tmp_path / "kept", eta=0.002, episodes=2, moments=2,
+        progress=lambda *work: told.append(work),
+    )  # fmt: skip
+    page = (tmp_path / "page.html").read_text()
+    assert "What would have followed" in page and "Replace area" in page
+    about = json.loads((tmp_path / "kept" / "recording.json").read_text())
+    assert len(about["counterfactuals"]) == 2 and len(about["fidelity"]) == 3
+    assert about["frontier"][-1]["eta"] is None and about["frontier"][0]["eta"] == 0.0
+    assert {what for what, _, _ in told} >= {"replaying moments", "playing at other prices", "writing the page"}
+
+
+def test_an_agent_without_values_gets_a_critic(tmp_path):
+    def upright(observation):
+        return int(observation[2] + 0.3 * observation[3] > 0.0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lz.explain.explain(
+            upright, gym.make("CartPole-v1"), path=tmp_path / "page.html", episodes=1, moments=1, max_steps=60
+        )
+    page = (tmp_path / "page.html").read_text()
+    assert "The critic" in page and [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_the_return_of_an_exact_agent_falls_with_the_price(lake):
+    player = make_player(lake, "FrozenLake-v1", 0.02, None)
+    points = frontier(player)
+    rates = [point["control_rate"] for point in points]
+    assert max(np.diff(rates)) < 0.1 and rates[-1] == 0.0 and rates[0] > 0.9  # up to the noise of 20 episodes
+    assert points[0]["return"] > points[-1]["return"] and player.eta == 0.02
+    assert all(point["low"] <= point["return"] <= point["high"] for point in points)
+
+
+def test_an_agent_that_cannot_act_at_other_prices_has_no_frontier():
+    assert frontier(make_player(lambda observation: 0, gym.make("CartPole-v1"), None, None)) == []
+
+
+def test_the_lazy_gap_of_an_exact_agent_beats_random_steps(lake):
+    rows = player_trust(make_player(lake, "FrozenLake-v1", 0.0, None), episodes=60)
+    assert [row["measure"] for row in rows] == ["lazy_gap", "action_gap", "importance_advice"]
+    assert rows[0]["replace_area"] > 0.0 and all(row["low"] <= row["replace_area"] <= row["high"] for row in rows)
+
+
+def test_steps_of_an_agent_without_values_cannot_be_ranked():
+    with pytest.raises(ValueError, match="the agent has no values, so its steps cannot be ranked"):
+        player_trust(make_player(lambda observation: 0, gym.make("CartPole-v1"), None, None))
+
+
+def test_bad_arguments_are_refused_before_anything_is_written(lake, tmp_path):
+    for bad, message in (({"moments": 0}, "moments is 0"), ({"episodes": 0}, "episodes is 0")):
+        with pytest.raises(ValueError, match=message):
+            lz.explain.explain(lake, "FrozenLake-v1", path=tmp_path / "x.html", eta=0.1, **bad)
+    with pytest.raises(FileNotFoundError, match="there is no recording in"):
+        lz.explain.explain(lake, "FrozenLake-v1", path=tmp_path / "x.html", eta=0.1, against=tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_is_judged_like_single_steps(lake):
+    for player in (make_player(lake, "FrozenLake-v1", 0.01, None),):
+        seen = np.arange(16)
+        q, gap = player.values(seen)
+        judged = player.judge(list(seen), np.zeros(16, int), np.zeros(16, int))
+        np.testing.assert_array_equal(q, judged.q)
+        np.testing.assert_array_equal(gap, judged.lazy_gap)
+        assert [player.choose(state, 0) for state in seen] == player.predict(seen)[0].tolist()

@@ -1,0 +1,86 @@
+"""Replays of moments with the default policy, on a walk whose answers are known."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from lazymdp.explain import rank
+from lazymdp.explain.record import make_player, record_player
+from lazymdp.explain.replays import NOT_REPEATED, moments_in_control, what_followed
+
+
+class Walk(gym.Env):
+    """Five steps, each worth its action plus noise from the generator of the environment if `noise` is set."""
+
+    observation_space, action_space = gym.spaces.Box(0.0, 9.0, (1,)), gym.spaces.Discrete(2)
+
+    def __init__(self, noise=0.0, forgetful=False):
+        self.noise, self.forgetful, self.resets = noise, forgetful, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.resets = 0, self.resets + 1
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        reward = float(action) + self.noise * self.np_random.random() + (self.resets if self.forgetful else 0.0)
+        return np.full(1, self.time, np.float32), reward, self.time == 5, False, {}
+
+
+def always_one(observation):
+    return 1
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    def make(env, agent=always_one, default_policy=0):
+        player = make_player(agent, env, None, default_policy)
+        with pytest.warns(UserWarning, match="without frames"):
+            return player, record_player(player, tmp_path / "recording", episodes=2)
+
+    return make
+
+
+def test_one_step_of_the_default_policy_costs_what_it_does_differently(recorded):
+    player, recording = recorded(Walk())
+    rows = what_followed(player, recording, [(0, 1), (1, 4)])
+    assert [(row["episode"], row["step"], row["return_agent"], row["return_default"]) for row in rows] == [
+        (0, 1, 4.0, 3.0), (1, 4, 1.0, 0.0)]  # fmt: skip
+    assert (rows[0]["low"], rows[0]["high"], rows[0]["note"]) == (pytest.approx(3.0), pytest.approx(3.0), None)
+
+
+def test_both_branches_have_the_same_random_numbers_and_each_repetition_others(recorded):
+    player, recording = recorded(Walk(noise=1.0))
+    [row] = what_followed(player, recording, [(0, 0)], samples=50)
+    assert row["return_agent"] - row["return_default"] == pytest.approx(1.0, abs=1e-12)
+    assert row["low"] < row["return_default"] < row["high"]
+    assert row == what_followed(player, recording, [(0, 0)], samples=50)[0]
+    assert row != what_followed(player, recording, [(0, 0)], samples=50, seed=1)[0]
+
+
+def test_a_random_default_policy_is_averaged(recorded):
+    player, recording = recorded(Walk(), default_policy="uniform")
+    [row] = what_followed(player, recording, [(0, 0)], samples=400)
+    assert row["return_agent"] == 5.0 and abs(row["return_default"] - 4.5) < 0.1
+
+
+def test_an_episode_that_cannot_be_repeated_is_noted(recorded):
+    player, recording = recorded(Walk(forgetful=True))
+    [row] = what_followed(player, recording, [(0, 3)])
+    assert row["note"] == NOT_REPEATED and row["return_agent"] is None and row["return_default"] is None
+
+
+def test_moments_are_those_in_control(recorded):
+    _, recording = recorded(Walk())
+    ranking = rank(recording, "random", seed=3)
+    assert moments_in_control(recording, ranking, 3) == ranking.top(3)  # this agent is never lazy
+    assert len(moments_in_control(recording, ranking, 99)) == 10
+
+
+def test_bad_arguments_are_refused(recorded):
+    player, recording = recorded(Walk())
+    with pytest.raises(ValueError, match="samples is 0"):
+        what_followed(player, recording, [(0, 0)], samples=0)
