@@ -30,9 +30,8 @@ function showCard() {
   byId("card").replaceChildren(make("p", { class: "computing muted small", role: "status" },
     now.exact ? "" : "Computing the values of this policy\u2026"), title, choice);
   if (data.absorbing[s]) return;
-  const about = make("p", { id: "card-default" }, defaultWords(s), termButton("default policy"));
-  if (s === IMPORTANT && criticalEta[s] > 0) about.append(make("span", { id: "card-important", class: "muted" }, importanceWords()));
-  byId("card").append(about);
+  byId("card").append(make("p", { id: "card-default" }, defaultWords(s), termButton("default policy"),
+    make("span", { id: "card-important", class: "muted" }, importanceWords(s))));
   const facts = [
     ["Lazy-gap", "gap", level(now.gap[s], 5), "card-gap", data.tol > 0 || now.tie ? `price ${number(now.eta)}`
       : `${control ? "more than" : "at most"} the price ${number(now.eta)}`],

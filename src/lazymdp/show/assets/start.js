@@ -72,3 +72,4 @@ buildControls();
 now = answerAt(readAddress() ?? insideOf(first));
 buildCharts();
 moveTo(now.eta);
+window.explorer = { now: () => now }; // everything shown, in full precision: for the console of the browser and for tests

@@ -30,7 +30,7 @@ function buildSummary() {
   const kept = (i) => `${Math.floor(100 * ((startValues[i] - startValues[LAST]) / gain) + 1e-9)}%`;
   const sentence = ["With ", jump(most, times(most)), ` ${unit}, you keep ${kept(most)} of the gain`];
   if (startCounts[many] < startCounts[most]) sentence.push("; with ", jump(many, number(startCounts[many], 3)), `, ${kept(many)}`);
-  byId("headline").replaceChildren(...sentence, ".", termButton("control"));
+  byId("headline").replaceChildren(...sentence, ".");
   const discounted = gamma < 1 ? `, counted with the discount of the return: one after t steps counts ${number(gamma, 6)}^t` : "";
   byId("gain").textContent = `The gain is over the default policy alone, which returns ${level(startValues[LAST])}; the best ` +
     `policy returns ${level(startValues[0])} with ${times(0)}. These are expected numbers of steps in control${discounted}.`;
@@ -53,6 +53,12 @@ function defaultWords(s) {
   return `The default policy ${verb} ${listed(words, "and")} here.`;
 }
 
-/** Why the card opens on this state. */
-const importanceWords = () =>
-  `This is the most important state: control pays here up to a price of ${number(criticalEta[IMPORTANT])}, more than anywhere else.`;
+/** How important a state is: its critical eta, and its rank among all states. */
+function importanceWords(s) {
+  const eta = criticalEta[s];
+  if (eta === 0) return "Control never pays here.";
+  const prices = data.intervals[s] ? `at some prices up to ${number(eta)}` : `up to a price of ${number(eta)}`;
+  const rank = 1 + criticalEta.reduce((count, other) => count + (other > eta), 0);
+  return s === IMPORTANT ? `This is the most important state: control pays here ${prices}.`
+    : `Control pays here ${prices}: number ${rank} of ${ALIVE} states by importance.`;
+}
