@@ -13,25 +13,39 @@ from lazymdp.show import explorer_data
 from lazymdp.show.explorer import explorer
 
 
-def sparse_model(n_states, n_actions=3, n_next=3, gamma=0.9):
-    rng = np.random.default_rng(0)
-    rows = n_states * n_actions
-    places = (np.repeat(np.arange(rows), n_next), rng.integers(0, n_states, rows * n_next))
-    probabilities = rng.dirichlet(np.ones(n_next), rows).ravel()
-    return lz.MDP(
-        sp.csr_array((probabilities, places), shape=(rows, n_states)), rng.normal(size=(n_states, n_actions)), gamma
-    )
+ROWS, COLUMNS = 200, 100
+
+
+def open_field(gamma):
+    """A grid of 20,000 cells with a goal in a corner and patches that cost; one absorbing state follows."""
+    cells = np.arange(ROWS * COLUMNS)
+    row, column = np.divmod(cells, COLUMNS)
+    end, goal = cells.size, cells.size - 1
+    transitions = sp.csr_array((4 * (end + 1), end + 1))
+    for action, (down, right) in enumerate([(-1, 0), (0, 1), (1, 0), (0, -1)]):
+        ahead = np.clip(row + down, 0, ROWS - 1) * COLUMNS + np.clip(column + right, 0, COLUMNS - 1)
+        step = sp.csr_array((np.full(end, 0.9), (4 * cells + action, ahead)), shape=transitions.shape)
+        slip = sp.csr_array((np.full(end, 0.1), (4 * cells + action, cells)), shape=transitions.shape)
+        transitions = transitions + step + slip
+    keep = np.ones(4 * (end + 1))
+    keep[4 * goal :] = 0.0
+    last = np.arange(4 * goal, 4 * (end + 1))
+    to_end = sp.csr_array((np.ones(8), (last, np.full(8, end))), shape=transitions.shape)
+    rewards = np.zeros((end + 1, 4))
+    rewards[:end] -= 0.01 * ((7 * row + 13 * column) % 5 == 0)[:, None]
+    rewards[goal] = 1.0
+    return lz.MDP(sp.csr_array(sp.diags_array(keep) @ transitions + to_end), rewards, gamma)
 
 
 @pytest.fixture(scope="module")
 def large():
-    mdp = sparse_model(20_000)
-    return lz.eta_path(mdp, lz.policies.uniform(mdp), tol=0.3)
+    mdp = open_field(0.95)
+    return lz.eta_path(mdp, lz.policies.uniform(mdp), tol=0.02)
 
 
 @pytest.fixture(scope="module")
 def large_html(large):
-    return explorer(large, axes={"row": 200, "column": 100})
+    return explorer(large, axes={"row": ROWS, "column": COLUMNS})
 
 
 def with_keyframes(monkeypatch, count, n_states):
@@ -58,9 +72,9 @@ def check_numbers(page, path, eta):
 
 
 def test_a_page_of_20000_states_stays_small(large, large_html):
-    assert large.mdp.n_states == 20_000
+    assert large.mdp.n_states == 20_001
     assert len(large_html) < 10e6
-    every_line = 4 / 3 * 16 * (len(large.breakpoints) + 1) * 20_000
+    every_line = 4 / 3 * 16 * (len(large.breakpoints) + 1) * 20_001
     stored = data_of(large_html)
     assert len(stored["values"]["base64"]) + len(stored["counts"]["base64"]) < min(4.1e6, every_line)
 
@@ -74,7 +88,7 @@ def test_20000_states_open_and_the_slider_moves(show, large, large_html):
     for segment in (between[0], between[-1]):
         slide(page, segment)
         eta = shown_eta(page)
-        control = large.action_at(eta) < 3
+        control = large.action_at(eta) < 4
         assert page.text_content("#control-count") == str(control.sum())  # at once, before the values are known
         assert page.locator('.cell[data-control="true"]').count() == control.sum()
         check_numbers(page, large, eta)
