@@ -144,7 +144,10 @@ def test_the_page_describes_its_axes(path):
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"wear": 20, "jobs": 6}, r"axes \(wear, jobs\) give 20 x 6 = 120 states, but the path's model has 206\. Only one"),
+        (
+            {"wear": 20, "jobs": 6},
+            r"axes \(wear, jobs\) give 20 x 6 = 120 states, but the path's model has 206\. Only one",
+        ),
         ({"wear": 20}, r"axes \(wear\) give 20 states, but the path's model has 206"),
         ({"wear": 5, "jobs": 41}, r"5 x 41 = 205 states, .* 206.*, but state 205 is not absorbing"),
         ({"wear": 206.0}, r"axes\['wear'\] is 206.0, expected the number of values"),

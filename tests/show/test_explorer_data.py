@@ -65,8 +65,12 @@ def test_the_size_does_not_grow_with_policies_times_states():
     """2,025 states with 434 policies took 21 MB when the lines of all policies were stored."""
     mdp = long_walk(2025)
     path = with_policies(always_lazy(mdp), 434)
-    size = sum(len(part) for entry in page_data(path, None, None, "").values() if isinstance(entry, dict)
-               for part in entry.values())
+    size = sum(
+        len(part)
+        for entry in page_data(path, None, None, "").values()
+        if isinstance(entry, dict)
+        for part in entry.values()
+    )
     assert size < 5e6
 
 
@@ -87,5 +91,7 @@ def test_a_page_too_large_is_refused_before_it_is_made(monkeypatch):
     rng = np.random.default_rng(0)
     mdp = lz.MDP(rng.dirichlet(np.ones(700), size=(700, 3)), np.zeros((700, 3)), 0.9)
     monkeypatch.setattr(explorer_data, "_lines", None)  # the values of the states are not computed
-    with pytest.raises(ValueError, match=r"about 24 MB, more than 20: 23.. MB for the model, with 1470000 transitions "):
+    with pytest.raises(
+        ValueError, match=r"about 24 MB, more than 20: 23.. MB for the model, with 1470000 transitions "
+    ):
         page_data(always_lazy(mdp), None, None, "")

@@ -12,7 +12,6 @@ from lazymdp.envs import KeyDoorTreasure
 from lazymdp.show import explorer_data
 from lazymdp.show.explorer import explorer
 
-
 ROWS, COLUMNS = 200, 100
 
 

@@ -199,8 +199,8 @@ def explore(
         tuple[str, ...],
         _arg(
             metavar="NAME=SIZE ...",
-            help="One to three variables whose product is the set of states, the last one changing fastest, to draw the "
-            "model as a map: for example wear=20 jobs=6.",
+            help="One to three variables whose product is the set of states, the last one changing fastest, to draw "
+            "the model as a map: for example wear=20 jobs=6.",
             help_behavior_hint="(default: the map of a grid world, or a table)",
         ),
     ] = (),
