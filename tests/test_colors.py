@@ -43,7 +43,7 @@ def test_colors_are_spelled_in_one_file_only():
             assert not hex_colors(code), path
             if "learn" not in path.parts:  # which draws nothing, and has tuples that describe convolutions
                 assert not rgb_colors(code), path
-    for path in [*(SOURCE / "show" / "assets").glob("explorer.*"), *(SOURCE / "explain" / "page").iterdir()]:
+    for path in [*(SOURCE / "show" / "assets").glob("[!u]*.*"), *(SOURCE / "explain" / "page").iterdir()]:
         assert not HEX.findall(path.read_text()), path
 
 

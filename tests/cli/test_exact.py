@@ -87,6 +87,12 @@ def test_explore_writes_one_page(files, capsys):
     assert page.startswith("<!doctype html>") and "A &lt;small&gt; house" in page
 
 
+def test_explore_draws_a_model_with_axes(tmp_path):
+    target = tmp_path / "page.html"
+    assert main(["explore", "FrozenLake-v1", "-o", str(target), "--axes", "row=4", "column=4"]) == 0
+    assert '"axes": [{"name": "row", "size": 4}, {"name": "column", "size": 4}]' in target.read_text()
+
+
 def test_list_names_what_the_others_take(answer):
     code, names = answer("list")
     assert code == 0

@@ -1,4 +1,22 @@
-"""Reads the cells, the inputs and the table of the explorer's page."""
+"""Reads the data, the cells, the inputs and the table of the explorer's page."""
+
+import base64
+import json
+import re
+
+import numpy as np
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def array_of(packed):
+    kind = "<" + packed["type"]
+    if "table" not in packed:
+        return np.frombuffer(base64.b64decode(packed["base64"]), dtype=kind)
+    table = np.frombuffer(base64.b64decode(packed["table"]), dtype=kind)
+    return table[np.frombuffer(base64.b64decode(packed["base64"]), dtype="u1")]
 
 
 def type_eta(page, eta):

@@ -1,14 +1,12 @@
 """The HTML of the explorer: self-contained, safe with any name, refused if it would be too large."""
 
-import base64
-import dataclasses
-import json
 import re
 from importlib import resources
 
 import numpy as np
 import pytest
 from random_models import NOT_INDEXABLE, random_model
+from reading import array_of, data_of
 
 import lazymdp as lz
 from lazymdp.envs import KeyDoorTreasure, RiversAndBridges
@@ -33,14 +31,6 @@ def path(world):
 @pytest.fixture(scope="module")
 def page(path, world):
     return explorer(path, world=world, title="Key-Door-Treasure")
-
-
-def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
-
-
-def array_of(packed):
-    return np.frombuffer(base64.b64decode(packed["base64"]), dtype="<" + packed["type"])
 
 
 def test_the_page_is_one_small_ascii_document(page):
@@ -80,6 +70,7 @@ def test_the_page_holds_the_path_itself(page, path):
         ("defaultPolicy", path.default_policy),
     ):
         np.testing.assert_array_equal(array_of(data[name]), expected.ravel(), err_msg=name)
+    np.testing.assert_array_equal(array_of(data["keyframes"]), np.arange(150))  # a small page holds all lines
     values, counts = (array_of(data[name]).reshape(-1, path.mdp.n_states) for name in ("values", "counts"))
     edges = np.concatenate([[0.0], path.breakpoints, [1.0]])
     for segment, eta in enumerate(0.5 * (edges[1:] + edges[:-1])):
@@ -134,12 +125,42 @@ def test_states_that_are_not_indexable_come_with_their_intervals():
     assert data_of(explorer(path))["intervals"] == {"1": [list(pair) for pair in path.control_intervals(1)]}
 
 
-def test_a_page_too_large_is_refused_before_it_is_made(path):
-    many = dataclasses.replace(path, breakpoints=np.linspace(0.1, 1.0, 9999))
-    with pytest.raises(ValueError, match=r"about 44 MB, more than 20: 43.9 MB for 10000 policies of 206 .*tol="):
-        explorer(many)
-
-
 def test_the_world_must_be_that_of_the_model(path):
     with pytest.raises(ValueError, match="world has 75 states, but the path's model has 206"):
         explorer(path, world=RiversAndBridges())
+
+
+def test_a_page_has_one_map_only(path, world):
+    with pytest.raises(ValueError, match="world and axes are both given"):
+        explorer(path, world=world, axes={"cell": 206})
+
+
+def test_the_page_describes_its_axes(path):
+    data = data_of(explorer(path, axes={"key": 2, "cell": 103}))
+    assert data["axes"] == [{"name": "key", "size": 2}, {"name": "cell", "size": 103}]
+    assert data["world"] is None
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (
+            {"wear": 20, "jobs": 6},
+            r"axes \(wear, jobs\) give 20 x 6 = 120 states, but the path's model has 206\. Only one",
+        ),
+        ({"wear": 20}, r"axes \(wear\) give 20 states, but the path's model has 206"),
+        ({"wear": 5, "jobs": 41}, r"5 x 41 = 205 states, .* 206.*, but state 205 is not absorbing"),
+        ({"wear": 206.0}, r"axes\['wear'\] is 206.0, expected the number of values"),
+        ({"wear": 0, "jobs": 206}, r"axes\['wear'\] is 0, expected"),
+        ({}, "axes has 0 entries"),
+        ({"a": 206, "b": 1, "c": 1, "d": 1}, "axes has 4 entries, but a map has one to 3 axes"),
+    ],
+)
+def test_axes_that_do_not_fit_are_refused(path, axes, message):
+    with pytest.raises(ValueError, match=message):
+        explorer(path, axes=axes)
+
+
+def test_one_absorbing_state_may_follow_the_product():
+    mdp = lz.MDP(np.eye(5)[[[1, 2], [3, 4], [4, 4], [4, 0], [4, 4]]], [[0.0, 1.0]] * 4 + [[0.0, 0.0]], 0.9)
+    explorer(lz.eta_path(mdp, lz.policies.uniform(mdp)), axes={"a": 2, "b": 2})

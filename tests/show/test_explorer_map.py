@@ -108,6 +108,7 @@ def test_a_link_leads_to_its_price_and_the_address_follows(show, html, path):
 def test_a_click_on_a_curve_moves_there(show, html, path):
     page = show(html)
     for chart in range(4):
+        page.locator(".u-over").nth(chart).scroll_into_view_if_needed()
         box = page.locator(".u-over").nth(chart).bounding_box()
         page.mouse.click(box["x"] + 0.8 * box["width"], box["y"] + 0.5 * box["height"])
         eta = shown_eta(page)
@@ -176,7 +177,7 @@ def test_pointing_at_a_cell_shows_the_numbers_of_the_library(show, html, path):
             words = page.text_content("#card-choice")
             assert words.startswith("takes control" if solution.control[state] else "lazy")
     page.hover("h1")
-    assert page.get_attribute("#card", "data-state") == str(int(np.argmax(path.mdp.start)))
+    assert page.get_attribute("#card", "data-state") == str(int(np.argmax(path.critical_eta)))
 
 
 def test_the_map_can_show_numbers_and_still_tells_who_acts(show, html, path):
@@ -203,13 +204,11 @@ def test_the_page_works_from_the_keyboard_alone(show, html, path):
             break
         page.keyboard.press("Tab")
     assert {"theme", "slider", "next", "eta", "budget", "gap", "cell"} <= seen
-    page.keyboard.press("Shift+ArrowRight")
-    start = int(np.argmax(path.mdp.start))
-    assert page.get_attribute("#card", "data-state") == str(start + 1)
-    page.keyboard.press("Shift+ArrowUp")
-    state = int(page.get_attribute("#card", "data-state"))
-    row, column = KeyDoorTreasure().cells[start]
-    assert tuple(KeyDoorTreasure().cells[state]) == (row - 1, column + 1)
+    row, column = KeyDoorTreasure().cells[int(np.argmax(path.critical_eta))]  # the door, between walls
+    for key, move in (("Down", (1, 0)), ("Right", (1, 1)), ("Up", (-1, 1))):  # up, the wall beside the door is skipped
+        page.keyboard.press(f"Shift+Arrow{key}")
+        state = int(page.get_attribute("#card", "data-state"))
+        assert tuple(KeyDoorTreasure().cells[state]) == (row + move[0], column + move[1])
     before = page.input_value("#slider")
     page.keyboard.press("ArrowRight")  # the price moves, the state stays
     assert page.input_value("#slider") == str(int(before) + 1)

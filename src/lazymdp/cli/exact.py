@@ -17,6 +17,7 @@ from lazymdp.cli.output import print_json, show_facts, show_line, show_table
 from lazymdp.envs.loading import Source, load_model
 from lazymdp.exact.path import EtaPath
 from lazymdp.experiments import EXPERIMENTS
+from lazymdp.show.explorer_data import check_axes
 
 _arg = tyro.conf.arg
 _limit = tyro.conf.create_mutex_group(required=False, title="limit on control")
@@ -194,18 +195,42 @@ def explore(
         str | None,
         _arg(metavar="TEXT", help="Title of the page.", help_behavior_hint="(default: the name of the model)"),
     ] = None,
+    axes: Annotated[
+        tuple[str, ...],
+        _arg(
+            metavar="NAME=SIZE ...",
+            help="One to three variables whose product is the set of states, the last one changing fastest, to draw "
+            "the model as a map: for example wear=20 jobs=6.",
+            help_behavior_hint="(default: the map of a grid world, or a table)",
+        ),
+    ] = (),
     open: Annotated[bool, _arg(help="Open the page in the web browser.", help_behavior_hint="")] = False,
 ) -> int:
     """Write a web page that shows the optimal policy of a model at every price, with a slider for the price."""
     if not out.parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: there is no folder {out.parent}.")
+    sizes = _axes(axes)
     source = load_model(model, gamma)
-    page = lz.show.explorer(_eta_path(source, default_policy, tol), world=source.world, title=title or source.name)
+    if sizes:
+        check_axes(sizes, source.mdp)  # before the path is computed, which can take long
+    found = _eta_path(source, default_policy, tol)
+    page = lz.show.explorer(found, world=None if sizes else source.world, axes=sizes, title=title or source.name)
     write_text(out, page)
     show_line(f"Explorer: {out.resolve()}")
     if open:
         webbrowser.open(out.resolve().as_uri())
     return 0
+
+
+def _axes(axes: tuple[str, ...]) -> dict[str, int] | None:
+    """Return the names and sizes in arguments such as `wear=20`, or None if there are none."""
+    sizes: dict[str, int] = {}
+    for text in axes:
+        name, _, size = text.rpartition("=")
+        if not name or not size.isdecimal() or name in sizes:
+            raise ValueError(f"--axes has {text!r}, expected different names with a size, such as wear=20 jobs=6.")
+        sizes[name] = int(size)
+    return sizes or None
 
 
 def list_names(json: Annotated[bool, _arg(help="Print JSON.", help_behavior_hint="")] = False) -> int:
