@@ -196,14 +196,14 @@ def explore(
         _arg(metavar="TEXT", help="Title of the page.", help_behavior_hint="(default: the name of the model)"),
     ] = None,
     axes: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | None,
         _arg(
             metavar="NAME=SIZE ...",
             help="One to three variables whose product is the set of states, the last one changing fastest, to draw "
             "the model as a map: for example wear=20 jobs=6.",
             help_behavior_hint="(default: the map of a grid world, or a table)",
         ),
-    ] = (),
+    ] = None,
     open: Annotated[bool, _arg(help="Open the page in the web browser.", help_behavior_hint="")] = False,
 ) -> int:
     """Write a web page that shows the optimal policy of a model at every price, with a slider for the price."""
@@ -222,10 +222,10 @@ def explore(
     return 0
 
 
-def _axes(axes: tuple[str, ...]) -> dict[str, int] | None:
+def _axes(axes: tuple[str, ...] | None) -> dict[str, int] | None:
     """Return the names and sizes in arguments such as `wear=20`, or None if there are none."""
     sizes: dict[str, int] = {}
-    for text in axes:
+    for text in axes or ():
         name, _, size = text.rpartition("=")
         if not name or not size.isdecimal() or name in sizes:
             raise ValueError(f"--axes has {text!r}, expected different names with a size, such as wear=20 jobs=6.")
