@@ -117,7 +117,7 @@ def test_dir_shows_public_names_only():
         public = set(dir(package)) - {"__version__"}
         assert set(package.__all__) <= public
         assert not [name for name in public if name.startswith("_")]
-        needs_jax = {"train", "resume", "load"} if package is lz.learn else set()
+        needs_jax = {"train", "resume", "load", "export"} if package is lz.learn else set()
         for thing in (getattr(package, name) for name in public - needs_jax):
             if inspect.ismodule(thing):
                 assert thing.__name__.startswith("lazymdp."), thing

@@ -64,7 +64,7 @@ def answers(model, c, eta, tol):
 NOT_SCALED = {
     "ControlPlan", "DefaultPolicy", "EtaMinTheorem", "EtaPath", "Evaluation", "HorizonSolution", "LazyFrequency",
     "LazyMDP", "MDP", "Mixture", "NotConverged", "Solution",  # types of arguments and results
-    "LazyAction", "LazyVectorAction", "envs", "learn", "measure", "policies", "show",  # not exact, or modules
+    "LazyAction", "LazyVectorAction", "envs", "explain", "learn", "measure", "policies", "show",  # not exact, or modules
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def test_without_a_name_it_makes_what_runs_on_a_cpu(tmp_path, monkeypatch):
     monkeypatch.setattr("lazymdp.cli.reproduce.reproduce_all", lambda configs, *_, **__: asked.append(configs) or [])
     assert main(["reproduce", "-o", str(tmp_path)]) == main(["reproduce", "all", "-o", str(tmp_path)]) == 0
     assert reproduce(All(), tmp_path) == 0
-    expected = {name: experiment.config() for name, experiment in EXPERIMENTS.items() if name != "minatar"}
+    expected = {name: experiment.config() for name, experiment in EXPERIMENTS.items() if not experiment.needs_gpu}
     assert asked == [expected] * 3
 
 

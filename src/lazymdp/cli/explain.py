@@ -22,6 +22,7 @@ Agent = Annotated[str, tyro.conf.Positional, _arg(metavar="AGENT")]
 Env = Annotated[str | None, tyro.conf.Positional, _arg(metavar="[ENV]", help_behavior_hint="")]
 Folder = Annotated[Path, tyro.conf.Positional, _arg(metavar="RECORDING")]
 Number = Annotated[int | None, _arg(metavar="N", help_behavior_hint="")]
+Flag = Annotated[bool, _arg(help_behavior_hint="")]
 Measure = Annotated[str, _arg(metavar="MEASURE")]
 
 
@@ -38,7 +39,7 @@ def explain(
     gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
     against: Annotated[Path | None, _arg(metavar="RECORDING", help_behavior_hint="")] = None,
     recording: Annotated[Path | None, _arg(metavar="FOLDER", help_behavior_hint="")] = None,
-    trust: bool = False,
+    trust: Flag = False,
 ) -> int:
     """Explain an agent on one page: when it acts, which moments matter, and how far to trust the ranking.
 
@@ -80,8 +81,8 @@ def fidelity(
     seed: int = 0,
     default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
     gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
-    trust: bool = False,
-    json: bool = False,
+    trust: Flag = False,
+    json: Flag = False,
 ) -> int:
     """Measure how much return is lost when the most important steps of an agent are handed to the default policy.
 
@@ -129,8 +130,8 @@ def record(
     default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
     gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
     critic: Annotated[Literal["fit"] | None, _arg(metavar="fit", help_behavior_hint="")] = None,
-    trust: bool = False,
-    json: bool = False,
+    trust: Flag = False,
+    json: Flag = False,
 ) -> int:
     """Play whole episodes with an agent, and record what it saw, did and thought in every step.
 
