@@ -46,7 +46,7 @@ def recorded(tmp_path):
 
 def test_one_step_of_the_default_policy_costs_what_it_does_differently(recorded):
     player, recording = recorded(Walk())
-    rows = what_followed(player, recording, [(0, 1), (1, 4)])
+    rows = what_followed(player, recording, [(0, 1), (1, 4)], gamma=1.0)
     assert [(row["episode"], row["step"], row["return_agent"], row["return_default"]) for row in rows] == [
         (0, 1, 4.0, 3.0), (1, 4, 1.0, 0.0)]  # fmt: skip
     assert (rows[0]["low"], rows[0]["high"], rows[0]["note"]) == (pytest.approx(3.0), pytest.approx(3.0), None)
@@ -54,16 +54,22 @@ def test_one_step_of_the_default_policy_costs_what_it_does_differently(recorded)
 
 def test_both_branches_have_the_same_random_numbers_and_each_repetition_others(recorded):
     player, recording = recorded(Walk(noise=1.0))
-    [row] = what_followed(player, recording, [(0, 0)], samples=50)
+    [row] = what_followed(player, recording, [(0, 0)], samples=50, gamma=1.0)
     assert row["return_agent"] - row["return_default"] == pytest.approx(1.0, abs=1e-12)
     assert row["low"] < row["return_default"] < row["high"]
-    assert row == what_followed(player, recording, [(0, 0)], samples=50)[0]
-    assert row != what_followed(player, recording, [(0, 0)], samples=50, seed=1)[0]
+    assert row == what_followed(player, recording, [(0, 0)], samples=50, gamma=1.0)[0]
+    assert row != what_followed(player, recording, [(0, 0)], samples=50, gamma=1.0, seed=1)[0]
+
+
+def test_returns_are_discounted(recorded):
+    player, recording = recorded(Walk())
+    [row] = what_followed(player, recording, [(0, 2)], gamma=0.5)
+    assert (row["return_agent"], row["return_default"]) == (1.75, 0.75)
 
 
 def test_a_random_default_policy_is_averaged(recorded):
     player, recording = recorded(Walk(), default_policy="uniform")
-    [row] = what_followed(player, recording, [(0, 0)], samples=400)
+    [row] = what_followed(player, recording, [(0, 0)], samples=400, gamma=1.0)
     assert row["return_agent"] == 5.0 and abs(row["return_default"] - 4.5) < 0.1
 
 

@@ -74,7 +74,10 @@ def explain(
             progress=lambda done, steps: tell(f"recording, {steps:,} steps", done, episodes),
         )  # fmt: skip
         chosen = moments_in_control(made, rank(made), moments)
-        followed = what_followed(player, made, chosen, seed=seed, progress=lambda *did: tell("replaying moments", *did))
+        discount = player.gamma or (0.99 if gamma is None else gamma)
+        followed = what_followed(
+            player, made, chosen, gamma=discount, seed=seed, progress=lambda *did: tell("replaying moments", *did)
+        )
         made.annotate(counterfactuals=followed)
         made.annotate(frontier=frontier(player, seed=seed, progress=lambda *did: tell("playing at other prices", *did)))
         if not made.about["env"].startswith("ALE/"):

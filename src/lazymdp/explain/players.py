@@ -69,6 +69,10 @@ class Player(Protocol):
         """Price, or None if the agent has none."""
 
     @property
+    def gamma(self) -> float | None:
+        """Discount factor of the agent, or None if it is unknown."""
+
+    @property
     def env(self) -> LazyAction[Any]:
         """The environment, with the lazy action."""
 
@@ -112,6 +116,7 @@ class TrainedPlayer:
     ) -> None:
         if eta is None and isinstance(env, LazyAction) and agent.is_dial:
             eta = env.eta
+        self.gamma: float | None = float(agent.algorithm.config.gamma)
         self.trained, self._dial = agent, agent if agent.is_dial else None
         self._agent = agent if eta is None and not agent.is_dial else agent.at(eta)
         self.eta, self.name, self.default_name = float(self._agent.eta), repr(agent), default_name
@@ -186,7 +191,7 @@ class ExactPlayer:
         base = open_env(env.env if isinstance(env, LazyAction) else env)
         _check_states(mdp, base)
         self.env = LazyAction(base, self._lazy.default_policy[: base.observation_space.n], self.eta)  # type: ignore[attr-defined]
-        self.action_names = mdp.action_names
+        self.action_names, self.gamma = mdp.action_names, float(mdp.gamma)
         self.name = f"exact solution ({mdp.n_states} states, gamma {mdp.gamma:g})"
         self._solution = solve(self._lazy)
         self.critical = _critical(model if isinstance(model, EtaPath) else mdp, self._lazy)
@@ -247,6 +252,7 @@ class OtherPlayer:
     """
 
     action_names: Sequence[str] | None = None
+    gamma: float | None = None
 
     def __init__(
         self, agent: Any, env: str | gym.Env[Any, Any] | None, eta: float | None, default_policy: Any, name: str | None,

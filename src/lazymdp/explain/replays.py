@@ -3,7 +3,8 @@
 The environment is brought back to the state before a step by repeating the episode: the same seed and the same actions.
 From there, it continues twice: once the agent makes its choice, once the default policy acts for one step. In both
 cases the agent plays on to the end of the episode. This is repeated with other random numbers for what follows, the
-same ones in both cases. Environments that draw from Gymnasium's generator (`env.np_random`) get new random numbers;
+same ones in both cases. Returns are discounted, because an agent that only loses time would otherwise seem to lose
+nothing. Environments that draw from Gymnasium's generator (`env.np_random`) get new random numbers;
 others, such as Atari games, repeat their own, so that only the action of the default policy varies.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_count, check_seed
+from lazymdp._arguments import check_count, check_gamma, check_seed
 from lazymdp.defaults.protocol import noop_of
 from lazymdp.explain.environments import first_action
 from lazymdp.explain.players import Player
@@ -44,6 +45,7 @@ def what_followed(
     moments: Sequence[tuple[int, int]],
     *,
     samples: int = 20,
+    gamma: float = 0.99,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
@@ -54,25 +56,29 @@ def what_followed(
         recording: The recording.
         moments: Moments, (episode, step).
         samples: Number of repetitions of each moment; fewer if the episodes are long.
+        gamma: Discount factor of the returns.
         seed: Random seed.
         progress: Called with the number of moments done and their total number.
 
     Returns:
-        For each moment: `episode`, `step`, `return_agent` and `return_default` (mean sums of the rewards from that
-        step on, price excluded), `low` and `high` (95% interval of `return_default`), and `note` (text or None). A
-        moment that cannot be repeated has a note instead of returns.
+        For each moment: `episode`, `step`, `return_agent` and `return_default` (mean discounted sums of the rewards
+        from that step on, price excluded), `low` and `high` (95% interval of `return_default`), and `note` (text or
+        None). A moment that cannot be repeated has a note instead of returns.
     """
     check_count(samples, "samples", "the number of repetitions")
+    check_gamma(gamma)
     check_seed(seed)
     found = []
     for place, (episode, step) in enumerate(moments):
-        found.append(_replayed(player, recording, episode, step, samples, seed))
+        found.append(_replayed(player, recording, episode, step, samples, gamma, seed))
         if progress is not None:
             progress(place + 1, len(moments))
     return found
 
 
-def _replayed(player: Player, recording: Recording, episode: int, step: int, samples: int, seed: int) -> dict[str, Any]:
+def _replayed(
+    player: Player, recording: Recording, episode: int, step: int, samples: int, gamma: float, seed: int
+) -> dict[str, Any]:
     steps, reset_seed = recording.steps(episode), int(recording.summary(episode)["seed"])
     row: dict[str, Any] = {"episode": episode, "step": step}
     count = min(samples, max(FEWEST, MOST_STEPS // (2 * len(steps["reward"]))))
@@ -83,7 +89,7 @@ def _replayed(player: Player, recording: Recording, episode: int, step: int, sam
         drawn = int(rng.choice(likely.size, p=likely)) + first if np.isfinite(likely).all() else player.env.lazy_action
         future = int(rng.integers(2**63))
         for returns, action in ((own, int(steps["choice"][step]) + first), (by_default, drawn)):
-            followed = _followed(player, steps, step, reset_seed, action, future)
+            followed = _followed(player, steps, step, reset_seed, action, future, gamma)
             if followed is None:
                 return {**row, "return_agent": None, "return_default": None, "note": NOT_REPEATED}
             returns[sample] = followed
@@ -99,9 +105,9 @@ def _replayed(player: Player, recording: Recording, episode: int, step: int, sam
 
 
 def _followed(
-    player: Player, steps: dict[str, NDArray[Any]], step: int, reset_seed: int, action: int, future: int
+    player: Player, steps: dict[str, NDArray[Any]], step: int, reset_seed: int, action: int, future: int, gamma: float
 ) -> float | None:
-    """Repeats an episode up to a step, takes an action there, and returns the sum of the rewards from that step on.
+    """Repeats an episode up to a step, takes an action there, and returns the discounted sum of the rewards from there.
 
     Returns None if the rewards on the way differ from the recorded ones.
     """
@@ -114,10 +120,11 @@ def _followed(
         if terminated or truncated or info["base_reward"] != steps["reward"][before]:
             return None
     env.unwrapped.np_random = np.random.default_rng(future)
-    total, over = 0.0, False
+    total, weight, over = 0.0, 1.0, False
     while not over:
         observation, _, terminated, truncated, info = env.step(action)
-        total, last, over = total + info["base_reward"], info["base_action"], terminated or truncated
+        total, weight = total + weight * info["base_reward"], gamma * weight
+        last, over = info["base_action"], terminated or truncated
         if not over:
             action = player.choose(observation, last)
     return total

@@ -139,7 +139,7 @@ def followed_section(about: Mapping[str, Any]) -> str:
     heads = ["Moment", "Return with the agent", "Return with the default policy", "Note"]
     return (
         '<h3>What would have followed</h3><p class="muted small">Replayed from the same state: once with the choice of '
-        "the agent, once with the default policy in its place.</p>"
+        "the agent, once with the default policy in its place for one step. Returns from there on, discounted.</p>"
         + table(heads, rows, "What would have followed at the largest moments")
     )
 
