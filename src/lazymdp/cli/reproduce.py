@@ -29,7 +29,7 @@ def _subcommand(name: str) -> Any:
     return Annotated[experiment.config, tyro.conf.subcommand(name, description=experiment.title + note + ".")]
 
 
-_ALL = "All experiments below that run on a CPU, with the settings of the paper. This takes about a minute."
+_ALL = "All experiments below that run on a CPU, with the settings of the paper. This takes about a minute and a half."
 Which: Any = Union[(Annotated[All, tyro.conf.subcommand("all", description=_ALL)], *map(_subcommand, EXPERIMENTS))]
 
 

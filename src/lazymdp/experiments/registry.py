@@ -28,5 +28,5 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def on_cpu() -> dict[str, Experiment]:
-    """Return the experiments that run on a CPU; together they take about a minute."""
+    """Return the experiments that run on a CPU; together they take about a minute and a half."""
     return {name: experiment for name, experiment in EXPERIMENTS.items() if not experiment.needs_gpu}
