@@ -105,4 +105,6 @@ def number(value: float) -> str:
     >>> number(0.03217), number(12.0), number(float("nan"))
     ('0.0322', '12', 'unknown')
     """
-    return f"{value:.3g}" if np.isfinite(value) else "unknown"
+    if not np.isfinite(value):
+        return "unknown"
+    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
