@@ -1,5 +1,7 @@
 """Exported agents: small, loaded like a run, close to the original, and never resumed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,11 @@ def test_bad_arguments_change_nothing(run, exported, tmp_path):
     with pytest.raises(FileExistsError, match="holds a run already"):
         lz.learn.export(run, exported)
     assert not (tmp_path / "new").exists()
+
+
+def test_the_agent_that_is_kept_in_the_repository_acts():
+    pytest.importorskip("ale_py")
+    agent = lz.learn.load(Path(__file__).parents[3] / "results" / "dqn-dopamine" / "agents" / "MsPacman-dial-0")
+    assert agent.is_dial and agent.lazy_action == 9
+    black = np.zeros((2, 84, 84, 4), np.uint8)
+    assert np.isfinite(agent.q(black, 0.05)).all() and agent.predict(black, eta=1e6)[0].tolist() == [9, 9]
