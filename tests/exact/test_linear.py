@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from rational import Rational
 
 import lazymdp as lz
+from lazymdp.exact import linear
 from lazymdp.exact.algorithms import METHODS
 
 REFUSED = "cannot be told from infinite"
@@ -91,3 +93,21 @@ def test_short_lifetimes_are_answered_next_to_one_whatever_the_discount():
     solution = lz.solve(lz.LazyMDP(mdp, default, 0.0), tol=1e-9)
     assert solution.converged
     np.testing.assert_allclose(solution.value[:2], 4.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 0.999, 1.0 - 1e-6])
+@pytest.mark.parametrize("n_successors", [1, 2, 3])
+@pytest.mark.parametrize("n_rewards", [1, 20])
+def test_few_rewards_in_a_large_random_model_need_no_factorization(
+    gamma: float, n_successors: int, n_rewards: int
+) -> None:
+    n, rng = 20_000, np.random.default_rng(n_successors)
+    columns, chances = rng.integers(0, n, (n, n_successors)), rng.dirichlet(np.ones(n_successors), n)
+    ends = np.arange(0, n * n_successors + 1, n_successors)
+    step = gamma * sp.csr_array((chances.ravel(), columns.ravel(), ends), shape=(n, n))
+    rewards = np.zeros((1, n))
+    rewards[0, rng.choice(n, n_rewards, replace=False)] = 1.0
+    values = linear._iterate(step, rewards)
+    assert values is not None
+    # No error exceeds the largest residual divided by 1 - gamma.
+    np.testing.assert_allclose(values[0] - step @ values[0], rewards[0], atol=1e-12 * values.max())

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 _ONE = np.uint64(1)
 
+_GOLDEN_RATIO = 0.6180339887498949
+"""The fractional parts of its multiples are spread evenly and do not repeat."""
+
 
 class _Split(NamedTuple):
     """A matrix `gamma P` whose rows are sorted: first the entries left of the diagonal, last those right of it."""
@@ -83,11 +86,14 @@ def _dot(x: Any, y: Any) -> float:
     return total
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # division by zero gives inf or nan, not an exception
+@numba.njit(cache=True, nogil=True)
 def bicgstab(
     ends: Any, columns: Any, weights: Any, change: Any, forcing: float, floor: float, max_iterations: int
 ) -> Any:
     """Solves `(I - gamma P) d = change` until no residual exceeds `max(forcing * largest change, floor)`.
+
+    If the right-hand side has few entries, those of the next residuals can all lie elsewhere, and a recurrence that
+    compares them with it divides by zero. Then the solution starts again and compares them with arbitrary numbers.
 
     Args:
         ends: `[n + 1]` where the rows of `gamma P` begin and end.
@@ -101,14 +107,25 @@ def bicgstab(
     Returns:
         The correction `d`, and whether it converged. A correction that did not converge must not be used.
     """
+    largest = np.max(np.abs(change))
+    target = max(forcing * largest, floor)
+    if largest <= target:
+        return np.zeros(change.size), True
+    matrix = _split(ends, columns, weights)
+    solution, converged, broke_down = _attempt(matrix, change, change, target, max_iterations)
+    if broke_down:
+        shadow = largest * (np.arange(change.size) * _GOLDEN_RATIO % 1.0 - 0.5)
+        solution, converged, broke_down = _attempt(matrix, change, shadow, target, max_iterations)
+    return solution, converged
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # division by zero gives inf or nan, not an exception
+def _attempt(matrix: _Split, change: Any, shadow: Any, target: float, max_iterations: int) -> Any:
+    """Returns the correction, whether it converged, and whether it did not because of a division by zero."""
     n = change.size
-    solution, residual, shadow = np.zeros(n), change.copy(), change
-    target = max(forcing * np.max(np.abs(change)), floor)
-    if np.max(np.abs(change)) <= target:
-        return solution, True
+    solution, residual = np.zeros(n), change.copy()
     direction, image, half = np.zeros(n), np.zeros(n), np.empty(n)
     smooth, smooth_image, smooth_direction = np.empty(n), np.empty(n), np.empty(n)
-    matrix = _split(ends, columns, weights)
     rho = alpha = omega = 1.0
     for iteration in range(max_iterations):
         rho_new = _dot(shadow, residual)
@@ -133,9 +150,9 @@ def bicgstab(
             worst = max(worst, abs(residual[i]))
             checksum += solution[i] + residual[i]  # `max` ignores nan, a sum does not
         if not np.isfinite(checksum):
-            return solution, False
+            return solution, False, True
         if worst <= target:
-            return solution, True
+            return solution, True, False
         if omega == 0.0 or rho == 0.0:
-            return solution, False
-    return solution, False
+            return solution, False, True
+    return solution, False, False
