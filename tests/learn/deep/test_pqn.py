@@ -15,6 +15,7 @@ from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
 from lazymdp.learn.deep.jax_env import from_mdp  # noqa: E402
 from lazymdp.learn.deep.loops import HostLoop  # noqa: E402
 from lazymdp.learn.deep.pqn import PQN, Lessons, Rollout  # noqa: E402
+from lazymdp.learn.deep.prices import initial  # noqa: E402
 
 
 def made(config, env=None):
@@ -30,7 +31,7 @@ def test_targets_are_the_recursion_written_out(form):
     lazy, greedy, terminated, truncated = (generator.random(shape) < p for p in (0.4, 0.7, 0.2, 0.1))
     value, reward, last = generator.normal(size=shape), generator.normal(size=shape), generator.normal(size=5)
     truncated &= ~terminated
-    steps = Rollout(np.zeros(shape), eta, np.zeros(shape, int), lazy, greedy, value, reward, terminated, truncated)
+    steps = Rollout(np.zeros(shape), eta, np.zeros(shape, int), lazy, greedy, value, reward, terminated, truncated, ())
     found = made(config).targets(jax.tree.map(jnp.asarray, steps), jnp.asarray(last))
     expected = np.empty(shape)
     for env in range(5):
@@ -47,6 +48,54 @@ def test_targets_are_the_recursion_written_out(form):
             if not terminated[t, env]:
                 expected[t, env] += gamma * ((1 - lambda_) * after + lambda_ * trace)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["structured", "augmented"])
+def test_a_rollout_is_learned_from_at_other_prices(form):
+    generator = np.random.default_rng(2)
+    n_steps, n_envs, n_actions, n_prices, gamma, lambda_ = 6, 5, 2, 3, 0.9, 0.7
+    config = PQNConfig(form=form, lambda_=lambda_, gamma=gamma, n_envs=n_envs, rollout=n_steps, minibatches=1,
+                       prices_per_step=n_prices, hidden=(8,))  # fmt: skip
+    pqn = made(config)
+    learner, size = pqn.init(jax.random.key(1)), (n_steps + 1, n_envs)
+    states = generator.integers(7, size=size)
+    lazy, terminated, truncated = (generator.random(size) < p for p in (0.5, 0.2, 0.1))
+    truncated &= ~terminated
+    executed = generator.integers(n_actions, size=size)
+    taught = np.where(lazy, n_actions, executed) if form == "augmented" else executed
+    likely = generator.dirichlet(np.ones(n_actions), size)
+    own, reward = np.broadcast_to(generator.uniform(0.01, 0.3, n_envs), size), generator.normal(size=size)
+    played = Rollout(np.eye(7)[states], own, taught, lazy, lazy, reward, reward, terminated, truncated, likely)
+    learner = learner._replace(rollout=jax.tree.map(jnp.asarray, played))
+    lessons = jax.jit(pqn.lessons)(learner, initial(config), jax.random.key(3))
+    eta = np.asarray(lessons.eta).reshape(n_steps, n_envs, n_prices)
+    np.testing.assert_allclose(eta[..., 0], own[:-1], rtol=1e-6)
+    assert (eta == eta[:1]).all() and len(np.unique(eta[0, :, 1:])) > n_envs  # drawn for each environment
+
+    for env in range(n_envs):
+        for price in range(n_prices):
+            q = np.asarray(pqn.network.apply(learner.parameters, jnp.eye(7), jnp.full(7, eta[0, env, price])), float)
+            after, trace = None, None
+            for t in reversed(range(n_steps + 1)):
+                e, outputs = eta[0, env, price], q[states[t, env]]
+                idle = outputs[n_actions] if form == "augmented" else outputs @ likely[t, env] + e
+                best = outputs[:n_actions].max()
+                if t < n_steps:
+                    paid = e if form == "structured" or not lazy[t, env] else 0.0
+                    y = reward[t, env] - paid
+                    if not terminated[t, env]:
+                        y += gamma * ((1.0 - lambda_) * after + lambda_ * trace)
+                    found = np.asarray(lessons.target).reshape(eta.shape)[t, env, price]
+                    np.testing.assert_allclose(found, y, rtol=1e-4, atol=1e-4)
+                # The trace goes on only if the agent would have chosen the same at this price.
+                if idle >= best:
+                    same = lazy[t, env]
+                else:
+                    same = not lazy[t, env] and executed[t, env] == outputs[:n_actions].argmax()
+                after = trace = max(best, idle)
+                if t < n_steps and same and not truncated[t, env]:
+                    trace = y + (e if form == "structured" and lazy[t, env] else 0.0)
+    np.testing.assert_array_equal(lessons.weight.reshape(n_steps, n_envs), 1.0 - truncated[:-1])
 
 
 def test_a_truncated_step_is_not_learned_from():

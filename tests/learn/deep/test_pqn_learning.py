@@ -33,11 +33,12 @@ def chain_prices():
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("form", ["structured", "augmented"])
-def test_on_a_chain_it_finds_the_exact_control_set(form, seed):
+@pytest.mark.parametrize("form, prices_per_step", [("structured", 1), ("structured", 4), ("augmented", 1)])
+def test_on_a_chain_it_finds_the_exact_control_set(form, prices_per_step, seed):
     env, (middles, etas) = from_mdp(chain(), max_steps=20), chain_prices()
     if form == "structured":  # one dial for all prices
-        config = PQNConfig(**CHAIN, eta=(0.5 * middles.min(), 2.0 * middles.max()))
+        given = dict(eta=(0.5 * middles.min(), 2.0 * middles.max()), prices_per_step=prices_per_step)
+        config = PQNConfig(**CHAIN, **given)
         pqn = PQN(env, config, uniform(2))
         outputs = outputs_at(etas, chain(), pqn, trained(pqn, seed=seed).learner.parameters, shared=True)
     else:
@@ -63,10 +64,12 @@ def test_on_key_door_treasure_one_dial_finds_the_exact_control_sets(seed):
 
 
 @pytest.mark.learning
-def test_on_the_host_it_finds_the_exact_control_sets(seed):
+@pytest.mark.parametrize("prices_per_step", [1, 4])
+def test_on_the_host_it_finds_the_exact_control_sets(prices_per_step, seed):
     agent = train(
         "lazymdp-tests/Chain-v0", algorithm="pqn", seed=seed, gamma=0.95, steps=60_000, n_envs=16, rollout=16,
         minibatches=4, eta=(0.02, 0.5), hidden=(32, 32), final_epsilon=0.3, learning_rate=2e-3, epochs=2,
+        prices_per_step=prices_per_step,
     )  # fmt: skip
     states, alive = np.eye(7, dtype=np.float32), ~chain().absorbing
     for eta in (0.05, 0.1, 0.2):

@@ -28,7 +28,7 @@ def recorded():
         steps.append((seen, taught, reward, flags[0], flags[1] & ~flags[0]))
         lost = before[4] & (generator.random(ENVS) < 0.5)  # an emulator was replaced: counts as truncated
         outcome = Outcome(seen, before[2], before[3], before[4] & ~lost, lost)
-        choice = Choice(taught, taught, never, never, never, zeros)
+        choice = Choice(taught, taught, never, never, never, zeros, zeros)
         # Group after group, as environments on the host act.
         for group, part in ((Group(0, 2), slice(0, 2)), (Group(2, 1), slice(2, 3))):
             mine = Outcome(*(column[part] for column in outcome))

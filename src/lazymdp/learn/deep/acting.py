@@ -23,7 +23,7 @@ _Tree = TypeVar("_Tree")
 
 
 class Choice(NamedTuple):
-    """Choices of the agent in M environments; every field is `[M]`."""
+    """Choices of the agent in M environments; fields are `[M]` unless noted."""
 
     executed: Array  # action executed in the environment, chosen by the agent or by the default policy
     taught: Array  # index of the network output that this step trains
@@ -31,6 +31,7 @@ class Choice(NamedTuple):
     greedy: Array  # whether the choice was greedy
     exploring: Array  # whether the choice was made at random or repeats such a choice
     value: Array  # value of the state under the greedy policy
+    likely: Array  # [M, A] probabilities of the default policy
 
 
 class Exploration(NamedTuple):
@@ -90,7 +91,8 @@ def choose(
     by_default = sample_cdf(jnp.cumsum(probabilities, -1), default_draw)
     executed = jnp.where(choice == n_actions, by_default, choice)
     taught = form.taught(choice, executed)
-    return Choice(executed, taught, choice == n_actions, choice == greedy, explores, lazy_value(best, lazy))
+    value = lazy_value(best, lazy)
+    return Choice(executed, taught, choice == n_actions, choice == greedy, explores, value, probabilities)
 
 
 def _explore(draw: Array, exploration: Exploration) -> tuple[Array, Array]:

@@ -68,5 +68,5 @@ class Algorithm(Protocol):
     def update(self, learner: Learner, iteration: Array, slot: Array, price: Price, key: Array, count: Any) -> Learner:
         """Makes `count` updates after a slot, and copies the target network if that is due."""
 
-    def end_rollout(self, learner: Learner, iteration: Array, key: Array) -> Learner:
+    def end_rollout(self, learner: Learner, iteration: Array, price: Price, key: Array) -> Learner:
         """Learns from a complete rollout, or prepares to do so."""

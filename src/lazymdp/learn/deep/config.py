@@ -38,6 +38,8 @@ class AlgorithmConfig:
     always 0. Then a single price rises linearly to `eta`; for a range, the share of episodes at price 0 falls linearly
     to `zero_share`. At a high price, an agent that has not learned what control is worth is lazy and never finds out.
     A control budget does without this."""
+    prices_per_step: int = 4
+    """Number of prices at which each step is learned from, if there is a range: 0, and others drawn from the range."""
     control_budget: float | None = None
     """Target control rate; a single price is steered until it is met. By default, the price stays fixed."""
     budget_step: float = 0.05
@@ -136,7 +138,7 @@ class AlgorithmConfig:
 
     def _check(self) -> None:
         """Raises an error if a setting is out of range."""
-        _check_at_least_1(self, "steps", "n_envs", "rollout")
+        _check_at_least_1(self, "steps", "n_envs", "rollout", "prices_per_step")
         _check_shares(
             self, "gamma", "final_epsilon", "exploration_fraction", "exploration_persistence", "zero_fraction"
         )
@@ -179,6 +181,9 @@ class PQNConfig(AlgorithmConfig):
     """Gradient steps per pass."""
     lambda_: float = 0.65
     """Trace parameter of Q(lambda)."""
+    prices_per_step: int = 1
+    """Number of prices at which each step is learned from, if there is a range: that of its episode, and others drawn
+    in the same way. With 4, a dial is better at high prices, at 60% of the speed."""
     max_grad_norm: float = 10.0
     """Global norm to which gradients are clipped."""
 
@@ -219,8 +224,6 @@ class DQNConfig(AlgorithmConfig):
     """Agent steps kept in the replay buffer, over all environments."""
     batch_size: int = 32
     """Replayed steps per update."""
-    prices_per_step: int = 4
-    """Number of prices at which each replayed step is learned from, if there is a range: 0 and draws from the range."""
     learning_starts: int = 1_000
     """Agent steps before the first update."""
     update_interval: int = 4

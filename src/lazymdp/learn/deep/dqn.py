@@ -155,7 +155,7 @@ class DQN:
         """Returns the same algorithm without its updates: it acts and records steps, but does not learn."""
         return _ActingOnly(self.env, self.config, self.default_policy)
 
-    def end_rollout(self, learner: DQNLearner, iteration: Array, key: Array) -> DQNLearner:
+    def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
         """Does nothing: DQN learns after every step."""
         return learner
 

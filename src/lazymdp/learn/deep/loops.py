@@ -124,7 +124,7 @@ def turn(
 def end_iteration(algorithm: Algorithm, run: Run, key: Array) -> Run:
     """Lets the algorithm learn from the rollout, and steers the price toward a control budget."""
     config, iteration = algorithm.config, run.iteration + 1
-    learner = algorithm.end_rollout(run.learner, run.iteration, key)
+    learner = algorithm.end_rollout(run.learner, run.iteration, run.price, key)
     greedy, controls = run.actors.greedy.sum(0)
     price = prices.steer(run.price, config, greedy, controls, iteration * config.steps_per_iteration)
     actors = run.actors._replace(greedy=jnp.zeros_like(run.actors.greedy))

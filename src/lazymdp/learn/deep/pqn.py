@@ -12,6 +12,10 @@ of the agent's choice, and `y_{t+1}` includes the price only if it was paid.) If
 the trace ends and `v_{t+1}` takes its place (Watkins' Q(lambda)). Otherwise the values would include prices that only
 exploration paid. Layer norm keeps learning stable without a target network.
 
+With a range of prices, each step is learned from at `prices_per_step` prices: that of its episode, and others that are
+drawn anew for each environment and rollout. A transition does not depend on the price, so the targets above hold for
+any price, except that traces also end where the agent would have chosen differently at that price.
+
 Deviations from PQN (Gallici et al., 2024):
 
 1. With a range of prices, the price is an input: its logarithm, the square of the logarithm and 1 go through a layer
@@ -48,8 +52,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from lazymdp.learn.deep import prices
 from lazymdp.learn.deep.acting import Choice, Group
-from lazymdp.learn.deep.backup import FORMS
+from lazymdp.learn.deep.backup import FORMS, lazy_value
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault
 from lazymdp.learn.deep.config import PQNConfig
 from lazymdp.learn.deep.host_env import HostEnv, Outcome
@@ -59,7 +64,10 @@ from lazymdp.learn.deep.prices import Price
 
 
 class Rollout(NamedTuple):
-    """Steps of all environments; fields are `[T, N]`, or `[T + 1, N]` while the outcome of the last choices is open."""
+    """Steps of all environments; fields are `[T, N]`, or `[T + 1, N]` while the outcome of the last choices is open.
+
+    If steps are learned from at K prices, `eta`, `greedy` and `value` are `[T, N, K]` when targets are computed.
+    """
 
     observation: Array  # [T, N, ...]
     eta: Array
@@ -70,15 +78,16 @@ class Rollout(NamedTuple):
     reward: Array  # used for learning, clipped if the settings say so
     terminated: Array
     truncated: Array
+    likely: Array | tuple[()]  # [T, N, A] the default policy's probabilities, if several prices are learned from
 
 
 class Lessons(NamedTuple):
     """A rollout prepared for learning: T * N steps, and G minibatches of B steps; fields are `[T * N]` unless noted."""
 
     observation: Array  # [T * N, ...]
-    eta: Array
+    eta: Array  # [T * N] or [T * N, K]
     taught: Array
-    target: Array
+    target: Array  # [T * N] or [T * N, K]
     weight: Array  # 0 where the episode was truncated, otherwise 1
     rows: Array  # [G, B] indices of the steps of each minibatch
 
@@ -109,6 +118,7 @@ class PQN:
             env.shape, n_outputs, config.network, config.hidden, priced=config.is_range, norm=True,
             space=env.space, reward_scale=config.reward_scale,
         )  # fmt: skip
+        self.n_prices = config.prices_per_step if config.is_range else 1
         self.gradient_steps = config.epochs * config.minibatches  # per rollout
         # On the host, the network is fitted to a rollout while the next one is collected.
         self.updates_after_steps = self.updates_carry_over = self._overlaps = not isinstance(env, JaxEnv)
@@ -125,11 +135,13 @@ class PQN:
         rollout = Rollout(
             jnp.zeros((*size, *self.env.shape), self.env.dtype), jnp.zeros(size), jnp.zeros(size, jnp.int32),
             jnp.zeros(size, bool), jnp.zeros(size, bool), jnp.zeros(size), jnp.zeros(size), jnp.zeros(size, bool),
-            jnp.zeros(size, bool),
+            jnp.zeros(size, bool), jnp.zeros((*size, self.env.n_actions)) if self.n_prices > 1 else (),
         )  # fmt: skip
-        lessons = jax.eval_shape(self.lessons, rollout, key) if self._overlaps else ()
-        lessons = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), lessons)
-        return PQNLearner(parameters, self.optimizer.init(parameters), rollout, lessons)
+        learner = PQNLearner(parameters, self.optimizer.init(parameters), rollout, ())
+        if not self._overlaps:
+            return learner
+        lessons = jax.eval_shape(self.lessons, learner, prices.initial(self.config), key)
+        return learner._replace(lessons=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), lessons))
 
     def epsilon(self, steps: Array) -> Array:
         """Returns the probability of a random choice after `steps` agent steps; it is constant during a rollout."""
@@ -155,6 +167,7 @@ class PQN:
                 group.put_row(buffer.reward, before, reward),
                 group.put_row(buffer.terminated, before, outcome.terminated),
                 group.put_row(buffer.truncated, before, outcome.truncated | outcome.lost),
+                group.put_row(buffer.likely, slot, choice.likely) if self.n_prices > 1 else (),
             )
         )
 
@@ -181,9 +194,9 @@ class PQN:
             parameters, optimizer = self.descend(parameters, optimizer, batch)
         return learner._replace(parameters=parameters, optimizer=optimizer)
 
-    def end_rollout(self, learner: PQNLearner, iteration: Array, key: Array) -> PQNLearner:
+    def end_rollout(self, learner: PQNLearner, iteration: Array, price: Price, key: Array) -> PQNLearner:
         """Learns from a complete rollout, now or during the next one, whose first row is the last row of this one."""
-        lessons = self.lessons(learner.rollout, key)
+        lessons = self.lessons(learner, price, key)
         rollout = jax.tree.map(lambda buffer: buffer.at[0].set(buffer[-1]), learner.rollout)
         if self._overlaps:
             return learner._replace(rollout=rollout, lessons=lessons)
@@ -195,20 +208,44 @@ class PQN:
         learned = jax.lax.scan(descend, (learner.parameters, learner.optimizer), batches)[0]
         return PQNLearner(learned[0], learned[1], rollout, ())
 
-    def lessons(self, rollout: Rollout, key: Array) -> Lessons:
+    def lessons(self, learner: PQNLearner, price: Price, key: Array) -> Lessons:
         """Prepares a rollout `[T + 1, N]` for learning, in a new random order for every epoch."""
+        order_key, price_key = jax.random.split(key)
+        rollout, played = learner.rollout, learner.rollout
+        if self.n_prices > 1:
+            others = prices.draw(price, price_key, (self.config.n_envs, self.n_prices - 1))
+            rollout = self.at_prices(learner.parameters, played, others)
         steps = jax.tree.map(lambda buffer: buffer[:-1], rollout)
         targets = self.targets(steps, rollout.value[-1])
-        count = targets.size
-        columns = (steps.observation, steps.eta, steps.taught, targets, 1.0 - steps.truncated)
-        order = jnp.argsort(jax.random.bits(key, (self.config.epochs, count)))
+        count = self.config.steps_per_iteration
+        columns = (played.observation[:-1], steps.eta, played.taught[:-1], targets, 1.0 - played.truncated[:-1])
+        order = jnp.argsort(jax.random.bits(order_key, (self.config.epochs, count)))
         used = count // self.config.minibatches * self.config.minibatches
         rows = order[:, :used].reshape(self.gradient_steps, -1)
         flat = [column.reshape(count, *column.shape[2:]) for column in columns]
         return Lessons(flat[0], flat[1], flat[2], flat[3], flat[4], rows)
 
+    def at_prices(self, parameters: Parameters, rollout: Rollout, others: Array) -> Rollout:
+        """Returns a rollout `[T, N, 1]` without observations, whose prices, values and greedy flags are `[T, N, K]`.
+
+        Args:
+            parameters: Parameters of the network.
+            rollout: The rollout as it was played, `[T, N]`.
+            others: `[N, K - 1]` prices besides that of the episode.
+        """
+        size = (*rollout.eta.shape, self.n_prices)
+        eta = jnp.concatenate([rollout.eta[..., None], jnp.broadcast_to(others, (*size[:2], size[2] - 1))], -1)
+        observations = rollout.observation.reshape(-1, *self.env.shape)
+        outputs = self.network.apply(parameters, observations, eta.reshape(-1, self.n_prices)).reshape(*size, -1)
+        control, lazy = self.form.values(outputs, rollout.likely[..., None, :], eta)  # type: ignore[call-overload]
+        best, n_actions = control.max(-1), self.env.n_actions
+        greedy = jnp.where(lazy >= best, n_actions, control.argmax(-1))
+        chosen = jnp.where(rollout.lazy, n_actions, rollout.taught)[..., None]
+        wide = jax.tree.map(lambda buffer: buffer[..., None], rollout._replace(observation=(), likely=()))
+        return wide._replace(eta=eta, greedy=chosen == greedy, value=lazy_value(best, lazy))
+
     def targets(self, steps: Rollout, last_value: Array) -> Array:
-        """Returns `[T, N]` targets `y` of a rollout `[T, N]`, computed backward from `last_value` `[N]`."""
+        """Returns targets `y` in the shape of the prices, computed backward from the values of the last states."""
         lambda_, gamma = self.config.lambda_, self.config.gamma
 
         def back(carry: tuple[Array, Array], step: Rollout) -> tuple[tuple[Array, Array], Array]:
@@ -229,8 +266,10 @@ class PQN:
         def loss(parameters: Parameters) -> Array:
             outputs = self.network.apply(parameters, batch.observation, batch.eta)
             # Multiply by one-hot rows, because the gradient of indexing is a scatter, which is slower.
-            found = (outputs * jax.nn.one_hot(batch.taught, outputs.shape[-1])).sum(-1)
-            return 0.5 * (batch.weight * jnp.square((found - batch.target) / self.config.reward_scale)).mean()
+            taught = jax.nn.one_hot(batch.taught, outputs.shape[-1])
+            found = jnp.einsum("b...c,bc->b...", outputs, taught)
+            error = jnp.square((found - batch.target) / self.config.reward_scale)
+            return 0.5 * (batch.weight * error.reshape(len(error), -1).mean(-1)).mean()
 
         change, optimizer = self.optimizer.update(jax.grad(loss)(parameters), optimizer, parameters)
         return optax.apply_updates(parameters, change), optimizer
