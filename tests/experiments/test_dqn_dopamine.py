@@ -35,7 +35,7 @@ def test_the_committed_runs_are_drawn():
 def test_the_returns_of_a_million_frames_are_means_over_episodes_of_one_price():
     ended = [(400_000, 0.0, 3, 10.0, 1.0), (1_000_000, 0.0, 1, 50.0, 0.5), (1_000_001, 0.0, 2, 7.0, 1.0),
              (900_000, 0.1, 5, 99.0, 0.2)]  # fmt: skip
-    rows = dqn_dopamine.runs_table("Pong", "dial", 4, ended, [(10 * MILLION, np.inf, 2, [1.0, 3.0], 0.0)])
+    rows = dqn_dopamine.runs_table("Pong", "dial", 0.5, 4, ended, [(10 * MILLION, np.inf, 2, [1.0, 3.0], 0.0)])
     training = rows["phase"] == "training"
     assert list(zip(rows["frames"][training], rows["eta"][training], rows["episodes"][training], strict=True)) == [
         (MILLION, 0.0, 4), (MILLION, 0.1, 5), (2 * MILLION, 0.0, 2)]  # fmt: skip
@@ -48,10 +48,11 @@ def _made_up(config, game, agent, seed, tell):
     mean, deviation = PUBLISHED[game][5]
     off = 1.9 if agent == "dqn" else 2.1
     ended = [(5 * MILLION, 0.0, 10, mean + off * deviation, 1.0), (10 * MILLION, 0.0, 10, PUBLISHED[game][10][0], 1.0)]
-    prices = [(0.0, 100.0, 1.0)] if agent == "dqn" else [(0.0, 90.0, 1.0), (0.05, 110.0, 0.05), (np.inf, 5.0, 0.0)]
+    prices = [(0.0, 300.0, 1.0)] if agent == "dqn" else [(0.0, 270.0, 1.0), (0.05, 330.0, 0.05), (np.inf, 15.0, 0.0)]
     return dqn_dopamine.runs_table(
         game,
         agent,
+        config.high if agent == "dial" else 0.0,
         seed,
         ended,
         [(config.frames, eta, 4, mean + np.arange(4.0) - 1.5, rate) for eta, mean, rate in prices],
@@ -68,19 +69,29 @@ def test_runs_are_compared_with_the_published_ones(tmp_path, made_up):
     outcome = reproduce("dqn-dopamine", config, tmp_path, fresh=True)
     found = {claim.text: claim for claim in outcome.claims}
     assert found["Gravitar: plain dqn equals Dopamine's DQN after 5 million frames"].holds
-    assert not found["Gravitar: the dial at price 0 equals Dopamine's DQN after 5 million frames"].holds
-    assert found["Pong: the dial at price 0 equals Dopamine's DQN after 10 million frames"].holds
+    assert not found[
+        "Gravitar: the dial (prices up to 0.5) at price 0 equals Dopamine's DQN after 5 million frames"
+    ].holds
+    assert found["Pong: the dial (prices up to 0.5) at price 0 equals Dopamine's DQN after 10 million frames"].holds
     [little] = [claim for text, claim in found.items() if "little control" in text]
-    assert (little.found, little.holds) == ("110%", True)  # 110 of plain dqn's 100, at 5% control
+    assert (little.found, little.holds) == ("110%", True)  # 330 of plain dqn's 300, at 5% control
     again = reproduce("dqn-dopamine", config, tmp_path)
     assert again.reused and again.claims == outcome.claims
 
 
 def test_without_a_run_of_plain_dqn_shares_are_of_the_published_return(made_up):
     data = dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",), agents=("dial",)))
-    points = dqn_dopamine._frontier(data["runs"], "Gravitar")
-    np.testing.assert_allclose(points["share"], np.array([90.0, 110.0, 5.0]) / PUBLISHED["Gravitar"][10][0])
+    points = dqn_dopamine._frontiers(data["runs"], "Gravitar")[0.5]
+    np.testing.assert_allclose(points["share"], np.array([270.0, 330.0, 15.0]) / PUBLISHED["Gravitar"][10][0])
     plt.close(dqn_dopamine.plot(data))
+
+
+def test_shares_are_of_the_training_return_where_plain_dqn_is_better_in_training(made_up):
+    rows = dict(dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",)))["runs"])
+    greedy = (rows["agent"] == "dqn") & (rows["phase"] == "evaluation")
+    rows["mean_return"] = np.where(greedy, 30.0, rows["mean_return"])
+    points = dqn_dopamine._frontiers(rows, "Gravitar")[0.5]
+    np.testing.assert_allclose(points["share"][0], 270.0 / PUBLISHED["Gravitar"][10][0])
 
 
 @pytest.mark.parametrize("settings, message", [
