@@ -70,9 +70,10 @@ def test_bad_arguments_change_nothing(run, exported, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_the_agent_that_is_kept_in_the_repository_acts():
+@pytest.mark.parametrize("game, n_actions", [("MsPacman", 9), ("Breakout", 4), ("Pong", 6)])
+def test_the_agents_that_are_kept_in_the_repository_act(game, n_actions):
     pytest.importorskip("ale_py")
-    agent = lz.learn.load(Path(__file__).parents[3] / "results" / "dqn-dopamine" / "agents" / "MsPacman-dial-0")
-    assert agent.is_dial and agent.lazy_action == 9
+    agent = lz.learn.load(Path(__file__).parents[3] / "results" / "dqn-dopamine" / "agents" / f"{game}-dial-0")
+    assert agent.is_dial and agent.lazy_action == n_actions
     black = np.zeros((2, 84, 84, 4), np.uint8)
-    assert np.isfinite(agent.q(black, 0.05)).all() and agent.predict(black, eta=1e6)[0].tolist() == [9, 9]
+    assert np.isfinite(agent.q(black, 0.05)).all() and agent.predict(black, eta=1e6)[0].tolist() == [n_actions] * 2
