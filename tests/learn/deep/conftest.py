@@ -15,11 +15,10 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[3]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 # With fusion emitters, XLA compiles every loop by itself, through MLIR. A program is not divided for several threads,
-# because the workers of pytest-xdist use all cores. Of a flag that is given twice, XLA takes the last. It does not start
-# with a flag that it does not know: if it names one of these, a new version has removed it; delete it here.
+# because the workers of pytest-xdist use all cores. Of a flag that is given twice, XLA takes the last. If XLA does not
+# start because it does not know one of these flags, a new version has removed it: delete it here.
 FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ["XLA_FLAGS"] = f"{FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()
-
 
 IGNORED = (
     "ignore:Error reading persistent compilation cache entry",  # another worker is writing it: it is compiled again
