@@ -1,9 +1,10 @@
 """Settings of JAX for the tests of the deep agents, which spend most of their time compiling.
 
 What JAX compiles is cached beside pytest's own cache, so that the workers of pytest-xdist and later runs share it. XLA
-optimizes little: without most optimizations and without its fusion emitters it compiles five times as fast, and even
-the learning tests take less time in all. `make seeds`, which trains 20 times with each program, sets the variables to
-optimize. They are set before JAX is imported, so that processes started by tests see them, too.
+optimizes little: without most optimizations and without its fusion emitters it compiles five times as fast, and most
+learning tests take less time in all; the others use the fixture `optimized`. `make seeds`, which trains 20 times with
+each program, sets the variables to optimize. They are set before JAX is imported, so that processes started by tests
+see them, too.
 """
 
 import os
@@ -30,6 +31,16 @@ def pytest_collection_modifyitems(items):
     for item in items:
         for message in IGNORED:
             item.add_marker(pytest.mark.filterwarnings(message))
+
+
+@pytest.fixture
+def optimized():
+    """Has XLA optimize what a test compiles that trains for millions of steps."""
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_disable_most_optimizations
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(autouse=True)
