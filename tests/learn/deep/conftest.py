@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items):
 def optimized():
     """Has XLA optimize what a test compiles that trains for millions of steps."""
     jax = pytest.importorskip("jax")
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
