@@ -31,7 +31,7 @@ pytest: $(VENV)/dev
 # Stable-Baselines3 (its models as default policies, its learners on top, agents in its place) and ale-py's vector
 # environment: two minutes.
 test-interop: $(VENV)/interop
-	$(BIN)/pytest -n 2 --dist worksteal -m interop $(INTEROP)
+	$(BIN)/pytest -n 2 -m interop $(INTEROP)
 	# ale-py can hang when its process ends: try a second time instead of waiting forever.
 	timeout 300 $(BIN)/pytest $(ALE) || timeout 300 $(BIN)/pytest $(ALE)
 
@@ -44,10 +44,9 @@ test-browser: $(VENV)/dev
 	$(BIN)/pytest -m browser tests/show tests/explain
 
 # Every learning test with 20 seeds: at least 19 must pass each. Writes benchmarks/results/seeds.csv.
-# One thread for each process, because pytest uses all cores; optimized, because each program trains 20 times.
+# One thread for each process, because pytest uses all cores.
 seeds: $(VENV)/deep $(VENV)/interop
-	JAX_PLATFORMS=cpu OMP_NUM_THREADS=1 JAX_DISABLE_MOST_OPTIMIZATIONS=false \
-		XLA_FLAGS="--xla_cpu_multi_thread_eigen=false --xla_cpu_use_fusion_emitters=true" \
+	JAX_PLATFORMS=cpu OMP_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false \
 		$(BIN)/pytest -n auto -q -m learning --seeds 20 tests
 
 # 10,000 random models against rational arithmetic, 1,000 damaged files, 60 killed processes: about 20 minutes on two cores.

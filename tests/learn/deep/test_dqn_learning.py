@@ -88,7 +88,6 @@ def test_on_key_door_treasure_the_structured_form_finds_the_exact_control_set(se
 
 
 @pytest.mark.learning
-@pytest.mark.usefixtures("optimized")
 def test_on_key_door_treasure_one_network_finds_the_exact_control_sets_of_three_prices(seed):
     mdp = key_door_treasure(0.99)
     config = DQNConfig(
@@ -102,7 +101,6 @@ def test_on_key_door_treasure_one_network_finds_the_exact_control_sets_of_three_
 
 
 @pytest.mark.learning
-@pytest.mark.usefixtures("optimized")
 def test_on_key_door_treasure_the_augmented_form_finds_the_exact_control_set(seed):
     """The lazy output is a mean over what the default policy happened to do, which takes many steps to be exact.
 

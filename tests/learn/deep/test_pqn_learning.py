@@ -48,7 +48,6 @@ def test_on_a_chain_it_finds_the_exact_control_set(form, seed):
 
 
 @pytest.mark.learning
-@pytest.mark.usefixtures("optimized")
 def test_on_key_door_treasure_one_dial_finds_the_exact_control_sets(seed):
     """A discount of 0.9: at 0.99, where DQN is tested, the gaps of some states are within 3% of every price."""
     mdp = key_door_treasure(0.9)
