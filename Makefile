@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The test that runs the code of a page of the documentation; some pages need JAX or Stable-Baselines3.
 PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follows_it
+# Where the tests are that need Stable-Baselines3, which are marked `interop`; the test that needs ale-py alone.
+INTEROP := tests/defaults/test_sb3.py tests/explain/test_record.py tests/learn/deep/test_agent_sb3.py \
+	tests/learn/deep/test_compiled_defaults.py "$(PAGES)[guides/use_agent.md]"
+ALE := tests/wrappers/test_lazy_vector_action.py::test_atari_vector_env
 
 .PHONY: demo test lint types pytest test-interop test-deep test-browser seeds soak docs format bench results screenshots clean
 
@@ -27,13 +31,13 @@ pytest: $(VENV)/dev
 # Stable-Baselines3 (its models as default policies, its learners on top, agents in its place) and ale-py's vector
 # environment: two minutes.
 test-interop: $(VENV)/interop
-	$(BIN)/pytest -n 2 tests/defaults/test_sb3.py tests/learn/deep/test_agent_sb3.py "$(PAGES)[guides/use_agent.md]"
+	$(BIN)/pytest -n 2 -m interop $(INTEROP)
 	# ale-py can hang when its process ends: try a second time instead of waiting forever.
-	timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py || timeout 300 $(BIN)/pytest tests/wrappers/test_lazy_vector_action.py
+	timeout 300 $(BIN)/pytest $(ALE) || timeout 300 $(BIN)/pytest $(ALE)
 
 # The deep agents, with JAX, pgx and ale-py: mostly compilation, so faster once JAX's compilation cache is filled.
 test-deep: $(VENV)/deep
-	$(BIN)/pytest -n 2 --dist worksteal tests/learn/deep "$(PAGES)[guides/use_agent.md]" "$(PAGES)[guides/cookbook.md]"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not interop" tests/learn/deep "$(PAGES)[guides/cookbook.md]"
 
 # The explorer and the report in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev

@@ -66,13 +66,21 @@ def installed(package):
     return importlib.util.find_spec(package) is not None
 
 
-@pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))],
-    ids=lambda page: str(page.relative_to(DOCS)),
-)
+def with_code():
+    """Returns the pages that have code; those that import Stable-Baselines3 are marked `interop`."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if BLOCK.search(text):
+            marks = [pytest.mark.interop] if "from stable_baselines3" in text else []
+            yield pytest.param(page, id=str(page.relative_to(DOCS)), marks=marks)
+
+
+@pytest.mark.parametrize("page", list(with_code()))
 def test_the_code_of_a_page_runs_and_prints_what_follows_it(page, tmp_path, monkeypatch, capsys):
-    """Code that trains a deep agent, and all after it, needs JAX: `make test-deep` runs these pages, too."""
+    """Code that trains a deep agent, and all after it, needs JAX: `make test-deep` runs these pages, too.
+
+    `make test-interop` runs the pages that import Stable-Baselines3.
+    """
     monkeypatch.chdir(tmp_path)
     names = {}
     for code, printed in BLOCK.findall(page.read_text(encoding="utf-8")):

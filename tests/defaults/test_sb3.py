@@ -1,5 +1,6 @@
 """Stable-Baselines3: its models as default policies, its learners in lazy environments (`make test-interop`)."""
 
+import functools
 import importlib.util
 from pathlib import Path
 
@@ -27,12 +28,13 @@ def example():
     spec = importlib.util.spec_from_file_location("sb3_cartpole", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.half_trained = functools.cache(module.half_trained)
     return module
 
 
 @pytest.fixture(scope="module")
 def half_trained(example):
-    return example.half_trained()
+    return example.half_trained(seed=0)
 
 
 # -- models as defaults --------------------------------------------------------------------------------------------

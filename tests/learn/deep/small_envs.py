@@ -8,10 +8,14 @@ from lazymdp.learn.deep.host_env import Outcome
 
 
 class ChainEnv(gym.Env):
-    """The chain without its transition table, so that it steps on the host; its actions are 5 and 6."""
+    """The chain without its transition table, so that it steps on the host; its actions are 5 and 6.
+
+    Learning tests make tens of thousands of steps, so a step is one search in `[S * A, S]` cumulative probabilities.
+    """
 
     def __init__(self):
         self.mdp = chain()
+        self.cumulative = self.mdp.transitions.toarray().cumsum(axis=1)
         self.observation_space = gym.spaces.Discrete(self.mdp.n_states)
         self.action_space = gym.spaces.Discrete(self.mdp.n_actions, start=5)
 
@@ -22,9 +26,8 @@ class ChainEnv(gym.Env):
 
     def step(self, action):
         row = self.state * self.mdp.n_actions + action - 5
-        after = self.mdp.transitions[[row]].toarray()[0]
         reward = self.mdp.rewards.ravel()[row]
-        self.state = int(self.np_random.choice(self.mdp.n_states, p=after))
+        self.state = int(self.cumulative[row].searchsorted(self.np_random.random(), side="right"))
         return self.state, reward, bool(self.mdp.absorbing[self.state]), False, {}
 
 

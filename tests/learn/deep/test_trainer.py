@@ -35,6 +35,8 @@ def everything(run):
 @pytest.mark.parametrize("env", ["FrozenLake-v1", "CartPole-v1"])  # compiled, on the host
 @pytest.mark.parametrize("settings", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(env, settings):
+    if env == "CartPole-v1":  # slower, and 46 iterations are enough
+        settings = replace(settings, steps=6000)
     config = TrainConfig(env, settings, "repeat")
     whole = Training(config)
     while not whole.done:
