@@ -7,6 +7,8 @@ that it makes no difference. The variables are set before JAX is imported, so th
 too.
 """
 
+import importlib.metadata
+import importlib.util
 import os
 from pathlib import Path
 
@@ -16,12 +18,13 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[3]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 # With fusion emitters, XLA compiles every loop by itself, through MLIR. A program is not divided for several threads,
-# because the workers of pytest-xdist use all cores. If XLA does not start because it does not know one of these flags,
-# a new version has removed it: delete it here.
+# because the workers of pytest-xdist use all cores. XLA does not start if it does not know a flag, so these are set only
+# for versions that have been tried.
 FLAGS = (
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=1"
 )
-os.environ["XLA_FLAGS"] = f"{FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()
+if importlib.util.find_spec("jaxlib") and importlib.metadata.version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] = f"{FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 IGNORED = (
     "ignore:Error reading persistent compilation cache entry",  # another worker is writing it: it is compiled again
