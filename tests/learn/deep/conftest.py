@@ -18,8 +18,8 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[3]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 # With fusion emitters, XLA compiles every loop by itself, through MLIR. A program is not divided for several threads,
-# because the workers of pytest-xdist use all cores. XLA does not start if it does not know a flag, so these are set only
-# for versions that have been tried.
+# because the workers of pytest-xdist use all cores. XLA does not start if it does not know a flag, so these are set
+# only for versions that have been tried.
 FLAGS = (
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=1"
 )
