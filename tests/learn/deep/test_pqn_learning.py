@@ -67,7 +67,7 @@ def test_on_key_door_treasure_one_dial_finds_the_exact_control_sets(seed):
 @pytest.mark.parametrize("prices_per_step", [1, 4])
 def test_on_the_host_it_finds_the_exact_control_sets(prices_per_step, seed):
     agent = train(
-        "lazymdp-tests/Chain-v0", algorithm="pqn", seed=seed, gamma=0.95, steps=60_000, n_envs=16, rollout=16,
+        "lazymdp-tests/Chain-v0", algorithm="pqn", seed=seed, gamma=0.95, steps=90_000, n_envs=16, rollout=16,
         minibatches=4, eta=(0.02, 0.5), hidden=(32, 32), final_epsilon=0.3, learning_rate=2e-3, epochs=2,
         prices_per_step=prices_per_step,
     )  # fmt: skip
