@@ -6,7 +6,7 @@ import dataclasses
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
@@ -124,7 +124,9 @@ def status(folder: Folder, once: bool = False, json: bool = False) -> int:
     return 0
 
 
-def plot(folder: Folder, out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = Path("sweep.png")) -> int:
+def plot(
+    folder: Folder, out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = Path("sweep.png")
+) -> int:
     """Draw the frontiers of a sweep: return against control rate, one panel per environment.
 
     Points are interquartile means over seeds with 95% bootstrap intervals.
@@ -147,8 +149,9 @@ def plot(folder: Folder, out: Annotated[Path, tyro.conf.arg(aliases=["-o"], meta
     return 0
 
 
-ACTIONS = {"run": run, "status": status, "plot": plot}
-Action: Any = Union[tuple(Annotated[Any, tyro.conf.subcommand(name, constructor=one)] for name, one in ACTIONS.items())]
+ACTIONS: dict[str, Callable[..., int]] = {"run": run, "status": status, "plot": plot}
+_SUBCOMMANDS = [Annotated[Any, tyro.conf.subcommand(name, constructor=one)] for name, one in ACTIONS.items()]
+Action: Any = Union[tuple(_SUBCOMMANDS)]  # noqa: UP007 (made from a list)
 
 
 def sweep(action: Action) -> int:
@@ -159,7 +162,12 @@ def sweep(action: Action) -> int:
 def _check_numbers(
     workers: int | None, cores: int, gpus: float, price: float | None, checkpoint_seconds: float, hang_seconds: float
 ) -> None:
-    for name, value, low in (("workers", workers, 1), ("cores", cores, 1), ("gpus", gpus, 0), ("price_per_hour", price, 0)):
+    for name, value, low in (
+        ("workers", workers, 1),
+        ("cores", cores, 1),
+        ("gpus", gpus, 0),
+        ("price_per_hour", price, 0),
+    ):
         if value is not None and not value >= low:
             raise ValueError(f"{name} is {value}, expected at least {low}.")
     for name, seconds in (("checkpoint_seconds", checkpoint_seconds), ("hang_seconds", hang_seconds)):
@@ -194,7 +202,9 @@ def _estimate(plan: Any, workers: int, price: float | None) -> str:
     if seconds is None or wall is None:
         return "Time: unknown. Once the first runs are finished, their speed is used."
     words = f"Time: {_duration(seconds)} of one worker; {_duration(wall)} with {workers} at a time."
-    return words if price is None else f"{words} Cost: {seconds / 3600.0 * price:,.2f}, at {price:g} per worker and hour."
+    return (
+        words if price is None else f"{words} Cost: {seconds / 3600.0 * price:,.2f}, at {price:g} per worker and hour."
+    )
 
 
 def _plan_json(prepared: Any, workers: int, price: float | None) -> dict[str, Any]:

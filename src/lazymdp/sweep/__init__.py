@@ -1,1 +1,1 @@
-"""Studies: many training runs, on one machine or on a cluster, that survive faults and say what they cost beforehand."""
+"""Studies: many training runs, on one machine or a cluster, that survive faults and say what they will cost."""

@@ -80,7 +80,9 @@ class Sweep:
                 self.pool.stop()
             waiting = self._without_lost(waiting)
             for _ in range(self.pool.room() if not self.stopped else 0):
-                job = next((job for job in waiting if self._ready(job) and not_before[job.id] <= time.monotonic()), None)
+                job = next(
+                    (job for job in waiting if self._ready(job) and not_before[job.id] <= time.monotonic()), None
+                )
                 if job is None:
                     break
                 waiting.remove(job)

@@ -99,5 +99,4 @@ def plot_frontiers(table: dict[str, list[Any]]) -> Figure:
             few, most = min(one.seeds[0] for one in curves.values()), max(one.seeds[1] for one in curves.values())
             count = f"{most} seeds" if few == most else f"{few} to {most} seeds"
             ax.set_title(f"{env} ({'1 seed' if few == most == 1 else count})")
-        figure.tight_layout()
     return figure

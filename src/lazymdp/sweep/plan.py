@@ -55,9 +55,7 @@ class Plan:
         return max(free)
 
 
-def make_plan(
-    study: Study, results: Mapping[str, Mapping[str, Any]], set_aside: Sequence[str], device: str
-) -> Plan:
+def make_plan(study: Study, results: Mapping[str, Mapping[str, Any]], set_aside: Sequence[str], device: str) -> Plan:
     """Makes the plan of a study.
 
     Args:

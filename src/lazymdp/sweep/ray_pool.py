@@ -16,7 +16,7 @@ from lazymdp.sweep.run_spec import RunSpec
 from lazymdp.sweep.supervise import Limits, Outcome, supervise
 
 _PENDING = 2
-"""Jobs that are submitted beyond those that the cluster has room for: a cluster that scales sees that more is wanted."""
+"""Jobs that are submitted beyond those that the cluster has room for, so that a cluster that scales sees the demand."""
 
 
 class RayPool:
@@ -30,9 +30,7 @@ class RayPool:
         gpus: GPUs per job; a fraction lets jobs share one.
     """
 
-    def __init__(
-        self, address: str, cluster: str, workers: int | None, limits: Limits, gpus: float = 0.0
-    ) -> None:
+    def __init__(self, address: str, cluster: str, workers: int | None, limits: Limits, gpus: float = 0.0) -> None:
         self._ray = _ray()
         if not self._ray.is_initialized():
             self._ray.init(address=cluster, log_to_driver=False, logging_level="error")

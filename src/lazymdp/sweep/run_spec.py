@@ -84,7 +84,7 @@ class RunSpec:
         about["config"]["algorithm"] = self.config.algorithm
         if about["config"]["settings"].get("warm_start"):
             about["config"]["settings"]["warm_start"] = plain_reference(self.config.settings.warm_start)  # type: ignore[union-attr]
-        return json.loads(json.dumps(about))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(about))
 
     @classmethod
     def from_json(cls, about: dict[str, Any]) -> RunSpec:

@@ -158,7 +158,9 @@ class _Reader:
             for name, table in given.get(key, {}).items():
                 everywhere = {*lists[known], *self.given.get(known, [])}
                 if name not in everywhere or not isinstance(table, dict):
-                    raise self.error(f"{at}{key}.{name}", table, f"a table for one of {', '.join(map(str, everywhere))}")
+                    raise self.error(
+                        f"{at}{key}.{name}", table, f"a table for one of {', '.join(map(str, everywhere))}"
+                    )
         for algorithm in lists["algorithms"]:
             if algorithm not in ALGORITHMS:
                 raise self.error(f"{at}algorithms", lists["algorithms"], f"a list of {' and '.join(ALGORITHMS)}")
@@ -216,7 +218,8 @@ class _Reader:
         if algorithm != "pqn" or not env.startswith("minatar/") or isinstance(price, dict):
             raise self.error(f"{at}pack", True, f"pack = false: only pqn on MinAtar at a price or a range is packed, "
                              f"not {algorithm} on {env} at {price!r}")  # fmt: skip
-        positive = sorted({one for given in prices for one in (given if isinstance(given, list) else [given])} - {0, 0.0})
+        ends = [one for given in prices for one in (given if isinstance(given, list) else [given])]
+        positive = sorted({one for one in ends if one != 0})
         if not positive or positive[0] < 0.0:
             raise self.error(f"{at}prices", prices, "at least one price above 0, and none below, for pack = true")
         low, high = float(positive[0]), float(positive[-1])

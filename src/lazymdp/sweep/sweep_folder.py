@@ -44,8 +44,10 @@ class SweepFolder:
         self.local = None if "://" in self.address else Path(self.address).absolute()
         if self.local is not None and self.local.exists() and not self.local.is_dir():
             raise FileExistsError(f"{self.local} is a file: give a folder for the sweep.")
-        self._files: Any = None if self.local is not None else _file_system(self.address)
-        self._root = "" if self.local is not None else self._files._strip_protocol(self.address)
+        self._files: Any = None
+        self._root = ""
+        if self.local is None:
+            self._files, self._root = _file_system(self.address)
 
     # -- small files -------------------------------------------------------------------------------------------------
 
@@ -85,7 +87,10 @@ class SweepFolder:
             if self.local is not None:
                 return set(os.listdir(self.local / name))
             self._files.invalidate_cache()
-            return {path.rstrip("/").rpartition("/")[2] for path in self._files.ls(f"{self._root}/{name}".rstrip("/"), detail=False)}
+            return {
+                path.rstrip("/").rpartition("/")[2]
+                for path in self._files.ls(f"{self._root}/{name}".rstrip("/"), detail=False)
+            }
         except (FileNotFoundError, NotADirectoryError):
             return set()
 
@@ -198,14 +203,16 @@ def _stamp(path: Path) -> tuple[int, int]:
     return about.st_mtime_ns, about.st_size
 
 
-def _file_system(address: str) -> Any:
+def _file_system(address: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
         raise ImportError(f"{address} needs fsspec: pip install 'lazymdp[cloud]'") from error
     try:
-        return fsspec.core.url_to_fs(address)[0]
+        return fsspec.core.url_to_fs(address)  # type: ignore[no-any-return, unused-ignore]
     except ValueError as error:
-        raise ValueError(f"{address}: {error}. Give a local folder, or an address such as s3://bucket/study.") from error
+        raise ValueError(
+            f"{address}: {error}. Give a local folder, or an address such as s3://bucket/study."
+        ) from error
     except ImportError as error:
         raise ImportError(f"{address} needs another package ({error}): pip install 'lazymdp[cloud]'") from error
