@@ -125,11 +125,11 @@ class Sweep:
         if self.failures[job.id] > RETRIES:
             self._set_aside(job, outcome, self.failures[job.id])
             return False
-        self.tell(f"{self._name(job)}: {outcome.reason}. Retry {self.failures[job.id]} of {RETRIES}.")
+        self.tell(f"{self._name(job)}: {outcome.reason.rstrip('.')}. Retry {self.failures[job.id]} of {RETRIES}.")
         return True
 
     def _set_aside(self, job: Job, outcome: Outcome, attempts: int) -> None:
-        self.tell(f"{self._name(job)}: {outcome.reason}. Set aside after {attempts} attempts.")
+        self.tell(f"{self._name(job)}: {outcome.reason.rstrip('.')}. Set aside after {attempts} attempts.")
         for spec in job.specs:
             if spec.id in self.results:
                 continue

@@ -85,6 +85,7 @@ class _Reader:
     def __init__(self, file: Path, given: dict[str, Any]) -> None:
         self.file, self.given = file, given
         self.inputs = Inputs(file.parent)
+        self._environments: set[str] = set()  # of all methods
         self._scales: dict[str, float] = {}
         self._made: dict[tuple[str, str, int], list[RunSpec]] = {}  # by method, environment and seed
 
@@ -97,6 +98,7 @@ class _Reader:
             self._check_keys(f"methods.{name}.", method, _KEYS)
         common = {key: value for key, value in self.given.items() if key != "methods"}
         whole = {name: _merged(common, method) for name, method in methods.items()} or {"": common}
+        self._environments = {str(env) for one in whole.values() for env in one.get("environments") or ()}
         runs: list[tuple[int, PlannedRun]] = []
         for name in _in_order(whole, self):
             runs += self._method(name, whole[name])
@@ -153,14 +155,14 @@ class _Reader:
         return seeds
 
     def _check_names(self, at: str, given: dict[str, Any], lists: dict[str, list[Any]]) -> None:
-        for key, known in (("settings_by_algorithm", "algorithms"), ("settings_by_environment", "environments"),
-                           ("env_kwargs", "environments")):  # fmt: skip
+        for key, known in (
+            ("settings_by_algorithm", set(ALGORITHMS)),
+            ("settings_by_environment", self._environments),
+            ("env_kwargs", self._environments),
+        ):
             for name, table in given.get(key, {}).items():
-                everywhere = {*lists[known], *self.given.get(known, [])}
-                if name not in everywhere or not isinstance(table, dict):
-                    raise self.error(
-                        f"{at}{key}.{name}", table, f"a table for one of {', '.join(map(str, everywhere))}"
-                    )
+                if name not in known or not isinstance(table, dict):
+                    raise self.error(f"{at}{key}.{name}", table, f"a table for one of {', '.join(sorted(known))}")
         for algorithm in lists["algorithms"]:
             if algorithm not in ALGORITHMS:
                 raise self.error(f"{at}algorithms", lists["algorithms"], f"a list of {' and '.join(ALGORITHMS)}")

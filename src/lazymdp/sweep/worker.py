@@ -31,6 +31,7 @@ def main() -> int:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     cache = Path(tempfile.gettempdir()) / f"lazymdp-jax-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))  # the runs of a study share most programs
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     sys.path[:] = [*sys.path, *(entry for entry in given["sys_path"] if entry not in sys.path)]
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
