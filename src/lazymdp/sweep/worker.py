@@ -65,6 +65,8 @@ def _tell(out: Any, error: Exception) -> None:
     import traceback
 
     traceback.print_exc()
+    if isinstance(error.__cause__, type(error)):  # the trainer adds how to resume the run, which the sweep does itself
+        error = error.__cause__
     words = " ".join(str(error).split())
     out.write(json.dumps({"error": f"{type(error).__name__}: {words}" if words else type(error).__name__}) + "\n")
 
