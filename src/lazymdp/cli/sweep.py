@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
@@ -19,7 +18,7 @@ from rich.text import Text
 
 from lazymdp._progress import ERR
 from lazymdp.cli.evaluate import check_plot, say
-from lazymdp.cli.output import INTERRUPTED, OUT, print_json, show_line, show_table
+from lazymdp.cli.output import INTERRUPTED, OUT, print_json, show_line
 
 Study = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml")]
 Folder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
@@ -68,7 +67,7 @@ def run(
 
     prepared = Prepared(study, out, retry=retry, device=device)
     where = Where(workers, address, gpus, Limits(checkpoint_seconds, hang_seconds, cores))
-    count = where.local_workers
+    count = workers if address is not None else where.local_workers
     if not json:
         _show_plan(prepared, count, price_per_hour)
     if not go:
@@ -175,19 +174,11 @@ def _check_numbers(
             raise ValueError(f"{name} is {seconds}, expected a number above 0.")
 
 
-def _show_plan(prepared: Any, workers: int, price: float | None) -> None:
+def _show_plan(prepared: Any, workers: int | None, price: float | None) -> None:
     plan, runs = prepared.plan, prepared.study.runs
-    counts = Counter((run.method, run.spec.config.algorithm) for run in runs)
-    rows = []
-    for (method, algorithm), count in counts.items():
-        own = [run for run in runs if run.method == method and run.spec.config.algorithm == algorithm]
-        names = [{run.spec.config.env for run in own}, {run.price for run in own},
-                 {run.default_policy for run in own}, {run.spec.config.seed for run in own}]  # fmt: skip
-        steps = sorted({run.spec.config.total_steps for run in own})
-        shown = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
-        rows.append((method, algorithm, *(str(len(one)) for one in names), shown, f"{count:,}"))
-    head = ("method", "algorithm", "environments", "prices", "default policies", "seeds", "steps", "runs")
-    show_table(head, rows, f"{prepared.study.path.name}: {plan.total:,} runs")
+    show_line(f"{prepared.study.path.name}: {plan.total:,} runs")
+    for method in dict.fromkeys(run.method for run in runs):
+        show_line(f"  {_method_line(method, [run for run in runs if run.method == method])}")
     show_line(f"{plan.done:,} done, {plan.set_aside:,} set aside, {plan.runs:,} to do in {len(plan.jobs):,} jobs.")
     seeds = list(dict.fromkeys(run.spec.config.seed for run in runs))
     show_line(f"Order: all runs of seed {seeds[0]} first" + (f", then seed {seeds[1]}, ..." if seeds[1:] else "."))
@@ -197,22 +188,45 @@ def _show_plan(prepared: Any, workers: int, price: float | None) -> None:
         show_line(_estimate(plan, workers, price))
 
 
-def _estimate(plan: Any, workers: int, price: float | None) -> str:
-    seconds, wall = plan.machine_seconds, plan.wall_seconds(workers)
+def _method_line(method: str, runs: Sequence[Any]) -> str:
+    """Return a method as the product of its lists, such as `dial: pqn, 5 environments x 10 seeds = 50 runs`."""
+    configs = [run.spec.config for run in runs]
+    counts = {
+        "environment": len({config.env for config in configs}),
+        "price": len({run.price for run in runs}),
+        "default": len({run.default_policy for run in runs}),
+        "algorithm": len({config.algorithm for config in configs}),
+        "seed": len({config.seed for config in configs}),
+    }
+    names = {"default": ("default policy", "default policies")}
+    factors = [
+        f"{count} {names.get(name, (name, name + 's'))[count > 1]}"
+        for name, count in counts.items()
+        if count > 1 or name in ("environment", "price")
+    ]
+    steps = sorted({config.total_steps for config in configs})
+    length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    algorithms = " and ".join(sorted({config.algorithm for config in configs}))
+    return f"{method} ({algorithms}): {' x '.join(factors)} = {len(runs):,} runs of {length} steps"
+
+
+def _estimate(plan: Any, workers: int | None, price: float | None) -> str:
+    seconds, wall = plan.machine_seconds, plan.wall_seconds(workers or 1)
     if seconds is None or wall is None:
         return "Time: unknown. Once the first runs are finished, their speed is used."
-    words = f"Time: {_duration(seconds)} of one worker; {_duration(wall)} with {workers} at a time."
+    many = "" if workers is None else f", {_duration(wall)} with {workers} at a time"
+    words = f"Time: {_duration(seconds)} of one worker{many}."
     return (
         words if price is None else f"{words} Cost: {seconds / 3600.0 * price:,.2f}, at {price:g} per worker and hour."
     )
 
 
-def _plan_json(prepared: Any, workers: int, price: float | None) -> dict[str, Any]:
+def _plan_json(prepared: Any, workers: int | None, price: float | None) -> dict[str, Any]:
     plan = prepared.plan
     seconds = plan.machine_seconds
     return {
         "runs": plan.total, "done": plan.done, "set_aside": plan.set_aside, "to_do": plan.runs, "jobs": len(plan.jobs),
-        "seconds": seconds, "wall_seconds": plan.wall_seconds(workers), "workers": workers,
+        "seconds": seconds, "wall_seconds": plan.wall_seconds(workers or 1), "workers": workers,
         "cost": None if seconds is None or price is None else seconds / 3600.0 * price,
         "order": [spec.id for job in plan.jobs for spec in job.specs],
     }  # fmt: skip

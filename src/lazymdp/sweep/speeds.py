@@ -24,18 +24,18 @@ class Speed:
     source: str
 
 
-_CPU = "AMD EPYC, 1 of 2 cores, 2026-11-16"
+_CPU = "AMD EPYC, one core, 2026-11-16"
 _GPU = "NVIDIA H200 with 16 cores, 2026-11-16"
 MEASURED = {
-    ("minatar", "pqn", "cpu", False): Speed(45_000, _CPU),
-    ("minatar", "dqn", "cpu", False): Speed(5_000, _CPU),
-    ("control", "pqn", "cpu", False): Speed(20_000, _CPU),
-    ("control", "dqn", "cpu", False): Speed(2_000, _CPU),
-    ("ALE", "pqn", "cpu", False): Speed(300, _CPU),
-    ("ALE", "dqn", "cpu", False): Speed(100, _CPU),
-    ("minatar", "pqn", "gpu", True): Speed(19_090_200, _GPU),
-    ("ALE", "pqn", "gpu", False): Speed(71_352, _GPU),
-    ("ALE", "dqn", "gpu", False): Speed(32_745, _GPU),
+    # Steps per CPU second, start and evaluation included: benchmarks/results/algorithms.csv and control.csv.
+    ("minatar", "pqn", "cpu", False): Speed(37_500, _CPU),
+    ("minatar", "dqn", "cpu", False): Speed(5_100, _CPU),
+    ("control", "pqn", "cpu", False): Speed(15_200, _CPU),
+    ("control", "dqn", "cpu", False): Speed(840, _CPU),
+    # benchmarks/results/deep_gpu.json; for Atari, a quarter of the frames per second.
+    ("minatar", "pqn", "gpu", True): Speed(19_090_000, _GPU),
+    ("ALE", "pqn", "gpu", False): Speed(17_800, _GPU),
+    ("ALE", "dqn", "gpu", False): Speed(8_190, _GPU),
 }
 """Measured speeds by family of environments, algorithm, device, and whether runs are packed."""
 
