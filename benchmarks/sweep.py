@@ -109,7 +109,9 @@ def faults(runs: int, steps: int, workers: int, say: Callable[[str], None] = pri
         place = Path(scratch)
         path = study(place, prices, seeds, steps)
         calm = _timed(path, place / "calm", Where(workers, limits=_LIMITS), lambda text: None)
-        say(f"undisturbed, {workers} processes: {calm['done']} done, {calm['set_aside']} set aside, {calm['wall']:.0f} s")
+        say(
+            f"undisturbed, {workers} processes: {calm['done']} done, {calm['set_aside']} set aside, {calm['wall']:.0f} s"
+        )
         cluster = cluster_of(3, max(1, workers // 3))
         killed: list[str] = []
         chaos = threading.Thread(target=_disturb, args=(cluster, place / "hard", runs, killed, say), daemon=True)
@@ -191,7 +193,8 @@ def overhead(runs: int, steps: int) -> dict:
     with tempfile.TemporaryDirectory(prefix="lazymdp-sweep-overhead-") as scratch:
         place = Path(scratch)
         path = study(place, [0.01], runs // 2, steps, poison=False)
-        _timed(study(place, [0.02], 1, 256, poison=False), place / "warm", Where(1, limits=_LIMITS), str)
+        # Compile everything first, so that neither side pays for it.
+        _timed(path, place / "warm", Where(2, limits=Limits()), str)
         whole = _timed(path, place / "sweep", Where(1, limits=Limits()), str)
         began = time.monotonic()
         for number, (algorithm, seed) in enumerate((a, s) for a in ("dqn", "pqn") for s in range(runs // 2)):
@@ -237,7 +240,8 @@ def prepare() -> None:
     os.environ["SLOW_LAKE_MARK"] = MARK
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     sys.path.insert(0, str(HERE))
-    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "lazymdp-jax-benchmark"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 
@@ -267,7 +271,13 @@ def _cell(value) -> str:
         return ", ".join(f"{key} {entry}" for key, entry in value.items())
     if isinstance(value, bool):
         return "yes" if value else "NO"
-    return "; ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        "; ".join(map(str, value))
+        if isinstance(value, list)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
 
 
 def main() -> None:

@@ -177,7 +177,9 @@ def test_a_missing_key_and_a_missing_file_are_named(write_study, tmp_path):
 
 def test_the_studies_of_the_repository_are_those_of_the_paper_and_ours():
     atari = read_study(STUDIES / "atari.toml").runs
-    assert Counter(run.method for run in atari) == {"half": 180} | dict.fromkeys(("scratch", "warm", "pretrained"), 1260)
+    assert Counter(run.method for run in atari) == {"half": 180} | dict.fromkeys(
+        ("scratch", "warm", "pretrained"), 1260
+    )
     assert len({run.spec.config.env for run in atari}) == 60 and len({run.spec.id for run in atari}) == 3960
     minatar = read_study(STUDIES / "minatar.toml").runs
     assert Counter(run.method for run in minatar) == {"augmented": 400, "structured": 400, "dial": 50}

@@ -88,9 +88,9 @@ class Sweep:
                 waiting.remove(job)
                 self.pool.start(job)
             for job, outcome in self.pool.finished(0.2):
-                if outcome.status == "done" and self._collected(job):
-                    unwritten = True
-                elif outcome.status != "stopped" and self._failed(job, outcome) and not self.stopped:
+                outcome = self._collected(job) if outcome.status == "done" else outcome
+                unwritten = unwritten or outcome.status == "done"
+                if outcome.status == "failed" and not self.stopped and self._failed(job, outcome):
                     waiting.insert(0, job)
                     not_before[job.id] = time.monotonic() + _FIRST_WAIT * 2 ** (self.failures[job.id] - 1)
             if unwritten and time.monotonic() - written >= _TABLE_SECONDS:
@@ -108,16 +108,16 @@ class Sweep:
                 self._set_aside(job, Outcome("failed", f"it needs the run {lost[0]}, which was set aside"), 0)
         return [job for job in waiting if job.specs[0].id not in self.set_aside]
 
-    def _collected(self, job: Job) -> bool:
-        """Takes over the results of a job that says that it is done; returns whether all of them are there."""
+    def _collected(self, job: Job) -> Outcome:
+        """Takes over the results of a job that says that it is done; it has failed if one of them is not there."""
         found = {spec.id: self.folder.read_sealed(f"runs/{spec.id}/{RESULT}") for spec in job.specs}
         self.results.update({name: result for name, result in found.items() if result is not None})
         missing = [name for name, result in found.items() if result is None]
         if missing:
-            return not self._failed(job, Outcome("failed", f"runs/{missing[0]}/{RESULT} is missing or damaged"))
+            return Outcome("failed", f"runs/{missing[0]}/{RESULT} is missing or damaged")
         self.folder.remove(f"runs/{job.specs[0].id}/{PROGRESS}")
         self.tell(f"{self._counts()}  {self._name(job)}")
-        return True
+        return Outcome("done")
 
     def _failed(self, job: Job, outcome: Outcome) -> bool:
         """Counts a failure; returns whether the job is tried again."""

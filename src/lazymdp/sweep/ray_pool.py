@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import json
 import sys
+import time
 from typing import Any
 
 from lazymdp.sweep.execute import Job
@@ -63,6 +64,7 @@ class RayPool:
     def finished(self, seconds: float) -> list[tuple[Job, Outcome]]:
         """Returns the jobs that have ended, after waiting for at most some seconds for one."""
         if not self._jobs:
+            time.sleep(seconds)
             return []
         ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=seconds)
         return [(self._jobs.pop(one), self._outcome(one)) for one in ready]
