@@ -144,7 +144,7 @@ def test_a_stop_ends_the_sweep_and_sets_nothing_aside(write_study, tmp_path):
         asked.append(True)
         return Outcome("done")
 
-    sweep, pool, _ = run(study, tmp_path, outcome, stop=lambda: bool(asked))
+    sweep, _, _ = run(study, tmp_path, outcome, stop=lambda: bool(asked))
     assert sweep.stopped and len(sweep.results) == 1 and not sweep.set_aside
 
 

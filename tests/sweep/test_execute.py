@@ -53,7 +53,7 @@ def test_a_run_leaves_its_result_and_its_agent(spec, tmp_path):
     assert folder.names(f"runs/{spec.id}") == {"result.json", "agent"}
     agent = lz.learn.load(tmp_path / "sweep" / "runs" / spec.id / "agent")
     assert agent.eta == 0.01
-    assert [doing for _, _, doing in beats][0] == "starting" and {"training", "evaluating"} <= {b[2] for b in beats}
+    assert beats[0][2] == "starting" and {"training", "evaluating"} <= {b[2] for b in beats}
 
 
 @pytest.mark.parametrize("calls", [0, 20, 65])  # at the start, in training, in the evaluation

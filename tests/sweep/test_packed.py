@@ -38,15 +38,10 @@ def test_every_member_has_a_result_and_an_agent_and_a_stop_changes_nothing(write
     assert len(job.specs) == 4
     rows = {}
     for name, stops in (("calm", 0), ("stopped", 1)):
-        folder, calls = SweepFolder(tmp_path / name), []
+        folder = SweepFolder(tmp_path / name)
         for attempt in range(stops + 1):
-
-            def stop(attempt=attempt, last=stops):
-                calls.append(True)
-                return attempt < last
-
             try:
-                execute(job, folder, lambda *_: None, stop, 1000.0)
+                execute(job, folder, lambda *_: None, lambda ends=attempt < stops: ends, 1000.0)
             except KeyboardInterrupt:
                 assert folder.names("packs") == {job.id} and folder.names("runs") == set()
         results = {one.id: folder.read_sealed(f"runs/{one.id}/result.json") for one in job.specs}

@@ -68,6 +68,8 @@ def execute(job: Job, folder: SweepFolder, beat: Beat, stop: Stop, checkpoint_se
         stop: Called often. If it returns True, the job writes a checkpoint and raises `KeyboardInterrupt`.
         checkpoint_seconds: Seconds between checkpoints.
     """
+    if all(folder.read_sealed(f"runs/{spec.id}/{RESULT}") is not None for spec in job.specs):
+        return  # an attempt that was thought to be lost has finished it
     if job.specs[0].member_price is not None:
         from lazymdp.sweep.packed import execute_packed
 
