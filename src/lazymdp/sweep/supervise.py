@@ -152,6 +152,10 @@ def _end(process: subprocess.Popen[str], gently: bool) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def _exit_reason(code: int) -> str:
