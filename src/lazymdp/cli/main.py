@@ -1,7 +1,7 @@
 """The command line, `lazymdp COMMAND`: the table of commands, and the handling of errors.
 
-Exit codes: 0 done, 1 a claim does not hold or a run was set aside, 2 an error such as bad input, 130 interrupted. Results go to standard
-output; progress and errors go to standard error, so the output of `--json` can be piped.
+Exit codes: 0 done, 1 a claim does not hold or a run was set aside, 2 an error such as bad input, 130 interrupted.
+Results go to standard output; progress and errors go to standard error, so the output of `--json` can be piped.
 """
 
 from __future__ import annotations
