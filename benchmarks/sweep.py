@@ -270,7 +270,8 @@ def prepare() -> None:
 def page(results: dict) -> None:
     """Writes the results and the page of the documentation."""
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    lines = ["# Sweeps under faults", "", __doc__.split("*faults*: ")[1].strip().capitalize(), ""]
+    about_faults = __doc__.split("*faults*: ")[1].strip()
+    lines = ["# Sweeps under faults", "", about_faults[0].upper() + about_faults[1:], ""]
     for name, found in results.items():
         about = found["circumstances"]
         packages = ", ".join(f"{package} {version}" for package, version in about["versions"].items())
@@ -289,6 +290,9 @@ def page(results: dict) -> None:
 NOTE = """The environment pauses for 5 ms in every step, so runs cost wall time rather than CPU time, and several nodes
 fit on one machine. The figures show what the sweep adds, and not how fast networks are trained. `own` is the sum of the
 wall times of the runs, from the start of training to the written result; after a fault it is that of the last attempt.
+The machine was shared and busy (see the load averages), so times that are compared with each other are rough: a node
+cannot really be more than twice as fast as another. The output of the first command is in
+`benchmarks/results/sweep_faults.txt`.
 """
 
 

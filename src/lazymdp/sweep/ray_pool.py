@@ -83,8 +83,8 @@ class RayPool:
         except errors.RayTaskError as error:
             return Outcome("failed", f"its task failed: {error.cause!r}" if hasattr(error, "cause") else str(error))
         except errors.RayError as error:
-            words = " ".join(str(error).split())[:300]
-            return Outcome("failed", f"its node or its worker was lost ({type(error).__name__}: {words})")
+            words = " ".join(str(error).split())
+            return Outcome("failed", f"its node or its worker was lost ({type(error).__name__})", log=words)
 
 
 def _supervise_task(specs: str, address: str, limits: dict[str, Any], path: list[str]) -> dict[str, Any]:
