@@ -69,15 +69,17 @@ def test_a_sweep_that_is_interrupted_continues_and_is_plotted(tmp_path, capsys, 
     pytest.importorskip("jax")
     monkeypatch.chdir(tmp_path)
     command = ["sweep", "run", study(tmp_path, 60_000), "-o", "out", "--workers", "2", "--go"]
-    running = subprocess.Popen([sys.executable, "-m", "lazymdp", *command], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"})  # fmt: skip
-    while not list((tmp_path / "out").glob("runs/*/training/config.json")):
-        assert running.poll() is None, running.stderr.read()
-        time.sleep(0.1)
-    time.sleep(1.0)
-    running.send_signal(signal.SIGINT)
-    assert running.wait(120) == 130
-    said = running.stderr.read()
+    with subprocess.Popen(
+        [sys.executable, "-m", "lazymdp", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"COLUMNS": "200"},
+    ) as running:  # fmt: skip
+        while not list((tmp_path / "out").glob("runs/*/training/config.json")):
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.1)
+        time.sleep(1.0)
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode == 130
     assert "Stopping all runs with a checkpoint" in said and "Run the same command again to continue" in said
     assert main(["sweep", "status", "out", "--json"]) == 0
     before = json.loads(capsys.readouterr().out)

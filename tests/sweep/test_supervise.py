@@ -87,14 +87,12 @@ def test_a_process_ends_when_the_one_that_started_it_is_killed(job, tmp_path):
         f"p.stdin.write({json.dumps(json.dumps(given))} + '\\n'); p.stdin.flush()\n"
         "print(p.pid, flush=True); time.sleep(100)"
     )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    child = int(parent.stdout.readline())
-    time.sleep(2.0)
-    os.kill(child, 0)  # it runs
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **quiet) as parent:
+        child = int(parent.stdout.readline())
+        time.sleep(2.0)
+        os.kill(child, 0)  # it runs
+        parent.send_signal(signal.SIGKILL)
     for _ in range(200):
         try:
             os.kill(child, 0)
