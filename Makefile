@@ -11,7 +11,7 @@ INTEROP := tests/defaults/test_sb3.py tests/explain/test_record.py tests/learn/d
 	tests/learn/deep/test_compiled_defaults.py "$(PAGES)[guides/use_agent.md]"
 ALE := tests/wrappers/test_lazy_vector_action.py::test_atari_vector_env
 
-.PHONY: demo test lint types pytest test-interop test-deep test-browser seeds soak docs format bench results screenshots clean
+.PHONY: demo test lint types pytest test-interop test-deep test-sweep test-browser seeds soak docs format bench results screenshots clean
 
 demo: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out demo
@@ -26,7 +26,7 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/dev
-	$(BIN)/pytest -n 2 --dist worksteal -m "not browser and not interop" --ignore=tests/learn/deep
+	$(BIN)/pytest -n 2 --dist worksteal -m "not browser and not interop and not sweep" --ignore=tests/learn/deep
 
 # Stable-Baselines3 (its models as default policies, its learners on top, agents in its place) and ale-py's vector
 # environment: two minutes.
@@ -38,6 +38,10 @@ test-interop: $(VENV)/interop
 # The deep agents, with JAX, pgx and ale-py: mostly compilation, so faster once JAX's compilation cache is filled.
 test-deep: $(VENV)/deep
 	$(BIN)/pytest -n 2 --dist worksteal -m "not interop" tests/learn/deep "$(PAGES)[guides/cookbook.md]"
+
+# Sweeps: processes, a Ray cluster that loses a node, and moto's S3 server.
+test-sweep: $(VENV)/sweep
+	$(BIN)/pytest -n 2 --dist worksteal tests/sweep tests/cli/test_sweep.py
 
 # The explorer and the report in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
@@ -97,6 +101,10 @@ $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/deep: pyproject.toml $(VENV)/dev
 	$(PIP) install -e '.[dev,deep,minatar,atari]'
+	touch $@
+
+$(VENV)/sweep: pyproject.toml $(VENV)/deep
+	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]' 'moto[s3,server]>=5'
 	touch $@
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev

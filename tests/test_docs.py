@@ -16,6 +16,7 @@ import pytest
 
 import lazymdp as lz
 from lazymdp.cli import main as cli
+from lazymdp.cli.sweep import ACTIONS
 from lazymdp.cli.train import Settings
 from lazymdp.experiments import EXPERIMENTS
 from lazymdp.experiments.registry import on_cpu
@@ -137,13 +138,16 @@ def options_in_help(capsys, *command):
     return found - {"-h", "--help"}
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+NESTED = {f"sweep {name}": function for name, function in ACTIONS.items()}
+
+
+@pytest.mark.parametrize("command", [*cli.COMMANDS, *NESTED])
 def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
     documented = rows(section(read("cli.md"), f"## lazymdp {command}"))
     options = {name for row in documented if len(row) == 3 for name in quoted(row[0])}
     settings = {quoted(row[0])[0] for row in documented if len(row) == 4} if command == "train" else set()
-    assert options | settings == options_in_help(capsys, command)
-    parameters = inspect.signature(cli.COMMANDS[command]).parameters
+    assert options | settings == options_in_help(capsys, *command.split())
+    parameters = inspect.signature({**cli.COMMANDS, **NESTED}[command]).parameters
     known = {name.strip("_"): entry.default for name, entry in parameters.items()}  # `from` is a keyword of Python
     for row in documented:
         if len(row) == 3:

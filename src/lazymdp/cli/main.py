@@ -1,7 +1,7 @@
 """The command line, `lazymdp COMMAND`: the table of commands, and the handling of errors.
 
-Exit codes: 0 done, 1 a claim does not hold, 2 an error such as bad input, 130 interrupted. Results go to standard
-output; progress and errors go to standard error, so the output of `--json` can be piped.
+Exit codes: 0 done, 1 a claim does not hold or a run was set aside, 2 an error such as bad input, 130 interrupted.
+Results go to standard output; progress and errors go to standard error, so the output of `--json` can be piped.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lazymdp.cli.exact import explore, list_names, path, solve
 from lazymdp.cli.explain import explain, fidelity, record, strip, video
 from lazymdp.cli.output import INTERRUPTED, show_line
 from lazymdp.cli.reproduce import reproduce
+from lazymdp.cli.sweep import sweep
 from lazymdp.cli.train import resume, train
 from lazymdp.learn.deep.trust import Untrusted
 
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "strip": strip,
     "video": video,
     "fidelity": fidelity,
+    "sweep": sweep,
     "list": list_names,
 }
 _DESCRIPTION = """When is it worth taking control? Exact answers for models, trained agents for all other problems.

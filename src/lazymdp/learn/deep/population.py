@@ -54,8 +54,13 @@ class Population:
             ranges: For each range, the lowest positive price, the highest price, and the share of episodes at price 0.
                 If the two prices are equal, the run is a specialist.
         """
-        keys = jnp.stack([jax.random.key(seed) for _ in ranges for seed in seeds])
-        low, high, zero = np.array([given for given in ranges for _ in seeds], dtype=np.float32).T
+        members = [(seed, given) for given in ranges for seed in seeds]
+        return self.start_members([seed for seed, _ in members], [given for _, given in members])
+
+    def start_members(self, seeds: Sequence[int], ranges: Sequence[tuple[float, float, float]]) -> Run:
+        """Starts R runs, the first seed with the first range of prices and so on; the arguments are as in `start`."""
+        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+        low, high, zero = np.array(ranges, dtype=np.float32).T
         return self._start(keys, prices.Price(jnp.asarray(low), jnp.asarray(high), jnp.asarray(zero)))
 
     def advance(self, runs: Run) -> tuple[Run, Summary]:

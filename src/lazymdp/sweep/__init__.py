@@ -1,0 +1,1 @@
+"""Studies: many training runs, on one machine or a cluster, that survive faults and say what they will cost."""

@@ -1,0 +1,119 @@
+"""The plan of a sweep: which jobs remain, in which order, how long they will take and what they will cost."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lazymdp.sweep.execute import Job
+from lazymdp.sweep.extras import deep
+from lazymdp.sweep.run_spec import RunSpec, reference
+from lazymdp.sweep.speeds import Speed, finished_speeds, speed_of
+from lazymdp.sweep.study_file import Study, StudyError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What remains to be done.
+
+    Attributes:
+        total: Number of runs of the study.
+        done: Number of runs that are done.
+        set_aside: Number of runs that failed too often.
+        jobs: The jobs that remain, in the order in which they are started.
+        seconds: Estimated seconds of each job; None where no speed is known.
+        sources: Where the speeds come from.
+    """
+
+    total: int
+    done: int
+    set_aside: int
+    jobs: tuple[Job, ...]
+    seconds: tuple[float | None, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def runs(self) -> int:
+        """Number of runs that remain."""
+        return sum(len(job.specs) for job in self.jobs)
+
+    @property
+    def machine_seconds(self) -> float | None:
+        """Estimated time of all jobs one after the other; None if a speed is unknown."""
+        known = [seconds for seconds in self.seconds if seconds is not None]
+        return sum(known) if len(known) == len(self.seconds) else None
+
+    def wall_seconds(self, workers: int) -> float | None:
+        """Returns the estimated time with several workers, each of which takes the next job when it is free."""
+        if self.machine_seconds is None:
+            return None
+        free = [0.0] * max(1, min(workers, len(self.jobs)))
+        for seconds in self.seconds:
+            heapq.heappush(free, heapq.heappop(free) + (seconds or 0.0))
+        return max(free)
+
+
+def make_plan(study: Study, results: Mapping[str, Mapping[str, Any]], set_aside: Sequence[str], device: str) -> Plan:
+    """Makes the plan of a study.
+
+    Args:
+        study: The study.
+        results: Results of the runs that are done, by id.
+        set_aside: Ids of runs that failed too often and are not tried again.
+        device: `cpu` or `gpu`, for the estimate.
+    """
+    specs = study.specs
+    jobs = make_jobs([spec for name, spec in specs.items() if name not in results and name not in set_aside])
+    finished = finished_speeds(results.values())
+    speeds = [speed_of(job.specs[0], device, finished) for job in jobs]
+    seconds = tuple(None if speed is None else job.steps / speed.steps_per_second
+                    for job, speed in zip(jobs, speeds, strict=True))  # fmt: skip
+    sources = tuple(dict.fromkeys(_source(job, speed, device) for job, speed in zip(jobs, speeds, strict=True)))
+    return Plan(len(specs), len(results), len(set_aside), tuple(jobs), seconds, sources)
+
+
+def make_jobs(specs: Sequence[RunSpec]) -> list[Job]:
+    """Returns jobs for some runs in their order; the runs of a population form one job."""
+    jobs: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        jobs.setdefault(spec.group or spec.id, []).append(spec)
+    return [Job(tuple(members)) for members in jobs.values()]
+
+
+def _source(job: Job, speed: Speed | None, device: str) -> str:
+    config = job.specs[0].config
+    kind = f"{config.algorithm} on {config.env.partition('/')[0] if '/' in config.env else config.env}"
+    if speed is None:
+        return f"{kind}: no speed has been measured on a {device}"
+    return f"{kind}: {speed.steps_per_second:,.0f} steps/s ({speed.source})"
+
+
+def check_runs(study: Study) -> None:
+    """Raises an error if an environment, a default policy or a network of the study cannot be made."""
+    factory, checked = deep("factory"), set()
+    for run in study.runs:
+        config: Any = run.spec.config
+        if (found := reference(config.default_policy)) is not None and found[0] == "run":
+            config = replace(config, default_policy="uniform")  # it does not exist yet
+        elif found is not None:
+            folder, manner = next(iter(study.inputs.files[found[1]].values())), found[2]
+            files = study.inputs.files[found[1]]
+            path = str(folder.parent if "config.json" in files else folder)
+            config = replace(config, default_policy=f"{path}:{manner}" if manner else path)
+        if getattr(config.settings, "warm_start", None):
+            config = replace(config, settings=replace(config.settings, warm_start=None))
+        # Prices, seeds and lengths have been checked; what is made here does not depend on them.
+        key = (config.env, str(config.env_kwargs), config.default_policy, config.settings.form, config.algorithm)
+        if key in checked:
+            continue
+        checked.add(key)
+        try:
+            factory.check(config)
+        except ImportError as error:
+            raise ImportError(f"{study.path}: {run.method} on {config.env}: {error}") from error
+        except (ValueError, TypeError, RuntimeError, OSError) as error:
+            raise StudyError(
+                f"{study.path}: {run.method} on {config.env} with the default policy {run.default_policy}: {error}"
+            ) from error

@@ -1,0 +1,90 @@
+"""The files that the runs of a study read: trained runs and saved models that are default policies, and modules."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lazymdp.defaults.sb3 import model_file
+from lazymdp.learn.deep.trust import find_run, is_known, names_function, names_module
+from lazymdp.sweep.run_spec import reference
+from lazymdp.sweep.sweep_folder import SweepFolder
+
+_RUN_FILES = ("config.json", "last.safetensors")
+
+
+@dataclass
+class Inputs:
+    """Runs and files that runs of a study read, by the hash of their content.
+
+    Attributes:
+        base: Folder of the study file, to which its paths are relative.
+        files: For each hash, the files by name.
+    """
+
+    base: Path
+    files: dict[str, dict[str, Path]] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def named(self, text: str) -> str:
+        """Returns a default policy with a reference in place of a path; other texts are returned unchanged.
+
+        A path may be relative to the folder of the study file or to the current folder. `RUN:epsilon=0.1` keeps what
+        follows the colon.
+        """
+        if is_known(text) or reference(text) is not None:
+            return text
+        if text not in self._names:
+            self._names[text] = self._named(text)
+        return self._names[text]
+
+    def _named(self, text: str) -> str:
+        for candidate in dict.fromkeys([str(self.base / text), text]):
+            run, file = find_run(candidate), model_file(candidate)
+            if run is not None:
+                folder, manner = run
+                found = self._added({name: folder / name for name in _RUN_FILES})
+                return f"{found}:{manner}" if manner else found
+            if file is not None:
+                return self._added({file.name: file})
+        return text
+
+    def _added(self, files: dict[str, Path]) -> str:
+        digest = hashlib.sha256()
+        for name, path in sorted(files.items()):
+            digest.update(f"{name} {path.stat().st_size} ".encode())
+            digest.update(path.read_bytes())
+        self.files[digest.hexdigest()[:16]] = files
+        return f"input:{digest.hexdigest()[:16]}"
+
+    def code_of(self, env: str, default_policy: str) -> tuple[str, ...]:
+        """Returns checksums of the files of the modules that a run imports by name: its results depend on them."""
+        modules = [env.partition(":")[0]] if names_module(env) else []
+        if names_function(default_policy):
+            modules.append(default_policy.partition(":")[0])
+        return tuple(f"{module} {_source_checksum(module)}" for module in modules)
+
+    def send(self, folder: SweepFolder) -> None:
+        """Copies all files to the folder of a sweep, unless they are there already."""
+        for name, files in self.files.items():
+            there = folder.names(f"inputs/{name}")
+            for file, path in files.items():
+                if file not in there:
+                    folder.send_file(path, f"inputs/{name}/{file}")
+
+
+def _source_checksum(module: str) -> str:
+    """Returns a checksum of the file of a module; `unknown` if there is none."""
+    sys.path.append(str(Path.cwd()))  # as the commands do
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        found = None
+    finally:
+        sys.path.pop()
+    if found is None or not found.origin or not Path(found.origin).is_file():
+        return "unknown"
+    return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()[:16]

@@ -1,0 +1,177 @@
+"""The supervision of one job: a process that executes it, and what becomes of it.
+
+Local workers and Ray tasks both call `supervise`, so a job is executed in the same way everywhere: in a process of its
+own, which a crash or a lack of memory ends without harm to others, and which is killed if it shows no sign of life.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from lazymdp.sweep.execute import Job
+from lazymdp.sweep.sweep_folder import PROGRESS, SweepFolder
+from lazymdp.sweep.worker import STOPPED
+
+_LOG = 2_000
+"""Number of characters of the end of a failed job's standard error that are kept."""
+_GRACE = 60.0
+"""Seconds that a job has to write a checkpoint after it was asked to stop."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How jobs are executed; none of this changes their results."""
+
+    checkpoint_seconds: float = 60.0
+    """Seconds between checkpoints."""
+    hang_seconds: float = 900.0
+    """Seconds without a sign of life after which a job is killed."""
+    cores: int = 1
+    """Cores that a job may use."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an attempt at a job."""
+
+    status: str
+    """`done`, `stopped` or `failed`."""
+    reason: str = ""
+    """Why it failed."""
+    log: str = ""
+    """The end of its standard error."""
+    seconds: float = 0.0
+    """Wall time."""
+
+
+def supervise(job: Job, address: str, limits: Limits, asked_to_stop: Callable[[], bool] = lambda: False) -> Outcome:
+    """Executes a job in a process of its own and waits for it.
+
+    Args:
+        job: The job.
+        address: The folder of the sweep.
+        limits: How the job is executed.
+        asked_to_stop: Called often. Once it returns True, the job writes a checkpoint and ends.
+    """
+    started = time.monotonic()
+    given = {"specs": [spec.to_json() for spec in job.specs], "folder": address, "sys_path": [*sys.path, os.getcwd()],
+             "checkpoint_seconds": limits.checkpoint_seconds}  # fmt: skip
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lazymdp.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+            text=True, start_new_session=True, env=_environment(limits.cores),
+        )  # fmt: skip
+        try:
+            reason = _watch(process, job, SweepFolder(address), json.dumps(given), limits, asked_to_stop)
+        except BaseException:  # a Ray task that is canceled
+            _end(process, gently=True)
+            raise
+        finally:
+            _end(process, gently=False)
+        log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG))
+        end = log.read().decode(errors="replace")
+    seconds = time.monotonic() - started
+    if reason is None:
+        return Outcome("done" if process.returncode == 0 else "stopped", seconds=seconds)
+    return Outcome("failed", reason, end, seconds)
+
+
+def _watch(
+    process: subprocess.Popen[str], job: Job, folder: SweepFolder, given: str, limits: Limits,
+    asked_to_stop: Callable[[], bool],
+) -> str | None:  # fmt: skip
+    """Waits for a process; returns why it failed, or None if it is done or was stopped."""
+    messages: queue.Queue[dict[str, Any]] = queue.Queue()
+    assert process.stdin is not None and process.stdout is not None
+    reader = threading.Thread(target=_read, args=(process.stdout, messages), daemon=True)
+    reader.start()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(given + "\n")
+        process.stdin.close()
+    alive = told = time.monotonic()
+    stopped_at, error = None, ""
+    every = 2.0 if folder.local is not None else 10.0  # seconds between two reports of progress
+    while process.poll() is None or reader.is_alive():
+        try:
+            message = messages.get(timeout=0.2)
+        except queue.Empty:
+            message = {}
+        now = time.monotonic()
+        error = message.get("error", error)
+        if "step" in message:
+            alive = now
+            if now - told >= every or message["doing"] == "starting":
+                told = now
+                _report(folder, job, message)
+        if stopped_at is None and asked_to_stop():
+            stopped_at = now
+            process.terminate()
+        if stopped_at is not None and now - stopped_at > _GRACE:
+            process.kill()
+        elif now - alive > limits.hang_seconds and process.poll() is None:
+            process.kill()
+            return f"it gave no sign of life for {limits.hang_seconds:g} s"
+    while not messages.empty():
+        error = messages.get().get("error", error)
+    if process.returncode == 0 or (process.returncode == STOPPED and not error) or stopped_at is not None:
+        return None
+    return error or _exit_reason(process.returncode)
+
+
+def _read(stream: IO[str], messages: queue.Queue[dict[str, Any]]) -> None:
+    for line in stream:
+        with contextlib.suppress(ValueError):
+            messages.put(json.loads(line))
+
+
+def _report(folder: SweepFolder, job: Job, message: dict[str, Any]) -> None:
+    """Writes how far a job is, for `sweep status`; a job goes on if this fails."""
+    about = {**message, "time": time.time(), "job": job.id, "runs": len(job.specs)}
+    with contextlib.suppress(Exception):
+        folder.write_sealed(f"runs/{job.specs[0].id}/{PROGRESS}", about)
+
+
+def _end(process: subprocess.Popen[str], gently: bool) -> None:
+    """Ends a process that still runs; if `gently`, it can first write a checkpoint."""
+    if gently and process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _exit_reason(code: int) -> str:
+    if code == -9:
+        return "its process was killed (SIGKILL): by the system for lack of memory, or by someone"
+    return f"its process ended with signal {-code}" if code < 0 else f"its process ended with exit code {code}"
+
+
+def _environment(cores: int) -> dict[str, str]:
+    """Returns the environment variables of a job: as many threads as it has cores."""
+    found = dict(os.environ)
+    source = str(Path(__file__).parents[2])  # the process runs the same code as this one
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, (source, found.get("PYTHONPATH", ""))))
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        found.setdefault(name, str(cores))
+    if cores == 1 and "xla_cpu_multi_thread_eigen" not in found.get("XLA_FLAGS", ""):
+        found["XLA_FLAGS"] = f"{found.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+    found.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # jobs may share a GPU
+    return found

@@ -1,0 +1,90 @@
+"""The state of a sweep, read from its folder: what is running, done and set aside, and how long the rest will take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from lazymdp.sweep.results_table import RunLabels, read_plan, read_results
+from lazymdp.sweep.run_sweep import set_aside_runs
+from lazymdp.sweep.sweep_folder import PROGRESS, SweepFolder
+
+_ALIVE_SECONDS = 120.0
+"""A run whose last report of progress is older than this is not counted as running."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job that is running.
+
+    Attributes:
+        label: The run, or the first of several that are trained together.
+        runs: Number of runs in the job.
+        doing: What it is doing: training, evaluating, ...
+        share: Share of that which is done.
+    """
+
+    label: RunLabels
+    runs: int
+    doing: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a sweep.
+
+    Attributes:
+        total: Number of runs.
+        done: Number of runs that are done.
+        running: Jobs that are running.
+        set_aside: Runs that were set aside, with the reason.
+        seconds_left: Estimated seconds until all are done; None if nothing runs or nothing is known yet.
+    """
+
+    total: int
+    done: int
+    running: tuple[Running, ...]
+    set_aside: tuple[tuple[RunLabels, str], ...]
+    seconds_left: float | None
+
+
+class StatusReader:
+    """Reads the state of a sweep again and again; results that were read once are not read again.
+
+    Args:
+        address: The folder of the sweep.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.folder = SweepFolder(address)
+        self._seconds: dict[str, float] = {}
+
+    def read(self) -> Status:
+        """Returns the state of the sweep."""
+        labels = {label.run: label for label in read_plan(self.folder)}
+        new = read_results(self.folder, set(labels) - set(self._seconds))
+        self._seconds |= {name: float(result["seconds"]) for name, result in new.items()}
+        done = set(self._seconds) & set(labels)
+        aside = set_aside_runs(self.folder, set(labels) - done)
+        running = self._running({name: label for name, label in labels.items() if name not in {*done, *aside}})
+        left = len(labels) - len(done) - len(aside)
+        seconds = None
+        if done and running and left:
+            steps = sum(labels[name].steps for name in done)
+            per_step = sum(self._seconds[name] for name in done) / steps
+            open_steps = sum(label.steps for name, label in labels.items() if name not in {*done, *aside})
+            made = sum(one.share * one.label.steps for one in running if one.doing == "training")
+            seconds = per_step * (open_steps - made) / len(running)
+        reasons = tuple((labels[name], reason) for name, reason in aside.items())
+        return Status(len(labels), len(done), tuple(running), reasons, seconds)
+
+    def _running(self, labels: dict[str, RunLabels]) -> list[Running]:
+        found: list[Running] = []
+        for name in self.folder.names("runs") & set(labels):
+            about: dict[str, Any] | None = self.folder.read_sealed(f"runs/{name}/{PROGRESS}")
+            if about is not None and time.time() - about["time"] <= _ALIVE_SECONDS:
+                share = about["step"] / max(about["total"], 1)
+                found.append(Running(labels[name], int(about["runs"]), str(about["doing"]), share))
+        return sorted(found, key=lambda one: list(labels).index(one.label.run))

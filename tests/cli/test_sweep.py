@@ -1,0 +1,92 @@
+"""`lazymdp sweep run | status | plot`: the plan, a whole sweep, its status and its picture."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lazymdp.cli.main import main
+
+pytest.importorskip("pyarrow")
+
+TEXT = """
+environments = ["FrozenLake-v1"]
+algorithms = ["pqn"]
+prices = [0.01, [0.01, 0.1]]
+seeds = 2
+steps = {steps}
+
+[settings]
+hidden = [8]
+n_envs = 4
+rollout = 8
+minibatches = 2
+reward_scale = 1.0
+
+[evaluation]
+episodes = 3
+max_steps = 30
+"""
+
+
+def study(tmp_path, steps=2048):
+    path = tmp_path / "study.toml"
+    path.write_text(TEXT.format(steps=steps))
+    return str(path)
+
+
+def test_the_plan_is_printed_and_nothing_is_written(tmp_path, capsys):
+    command = ["sweep", "run", study(tmp_path), "-o", str(tmp_path / "out"), "--price-per-hour", "3600"]
+    assert main([*command, "--workers", "2", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["runs"] == plan["to_do"] == plan["jobs"] == len(plan["order"]) == 4 and plan["workers"] == 2
+    assert plan["cost"] == pytest.approx(plan["seconds"]) and plan["wall_seconds"] == pytest.approx(plan["seconds"] / 2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_arguments_and_bad_folders_are_refused_in_one_line(tmp_path, capsys):
+    for command, message in (
+        (["run", "nothing.toml", "-o", "out"], "there is no study file nothing.toml"),
+        (["run", study(tmp_path), "-o", "out", "--workers", "0"], "workers is 0, expected at least 1"),
+        (
+            ["run", study(tmp_path), "-o", "out", "--hang-seconds", "0"],
+            "hang_seconds is 0.0, expected a number above 0",
+        ),
+        (["status", str(tmp_path)], "is not the folder of a sweep"),
+        (["plot", str(tmp_path)], "has no results.parquet yet"),
+        (["plot", str(tmp_path), "-o", "sweep.txt"], "expected a file that ends in .png"),
+    ):
+        assert main(["sweep", *command]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.sweep
+def test_a_sweep_that_is_interrupted_continues_and_is_plotted(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("jax")
+    monkeypatch.chdir(tmp_path)
+    command = ["sweep", "run", study(tmp_path, 60_000), "-o", "out", "--workers", "2", "--go"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "lazymdp", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"COLUMNS": "200"},
+    ) as running:  # fmt: skip
+        while not list((tmp_path / "out").glob("runs/*/training/config.json")):
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.1)
+        time.sleep(1.0)
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode == 130
+    assert "Stopping all runs with a checkpoint" in said and "Run the same command again to continue" in said
+    assert main(["sweep", "status", "out", "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert before["total"] == 4 and before["done"] < 4 and not before["set_aside"]
+    assert main(command) == 0
+    assert "4 of 4 runs are done, 0 set aside." in capsys.readouterr().out
+    assert main(["sweep", "status", "out"]) == 0
+    assert "4 of 4 done, 0 running, 0 waiting, 0 set aside." in capsys.readouterr().out
+    assert main(["sweep", "plot", "out", "-o", "frontiers.svg"]) == 0
+    assert (tmp_path / "frontiers.svg").stat().st_size > 1_000

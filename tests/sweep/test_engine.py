@@ -1,0 +1,163 @@
+"""The engine: retries, runs that are set aside, dependencies, stopping, and a full disk. No run is executed here."""
+
+import pytest
+
+from lazymdp.sweep import engine
+from lazymdp.sweep.engine import RETRIES, Sweep
+from lazymdp.sweep.plan import make_plan
+from lazymdp.sweep.results_table import RunLabels, read_table
+from lazymdp.sweep.run_sweep import set_aside_runs
+from lazymdp.sweep.study_file import read_study
+from lazymdp.sweep.supervise import Outcome
+from lazymdp.sweep.sweep_folder import SweepFolder
+
+pytest.importorskip("pyarrow")
+
+TEXT = """
+environments = ["minatar/breakout"]
+algorithms = ["pqn"]
+prices = [0.01]
+seeds = 3
+"""
+ROW = {"eta": 0.01, "default_alone": False, "episodes": 1, "mean_return": 1.0, "std_return": 0.0, "control_rate": 0.5,
+       "mean_controls": 1.0, "mean_length": 2.0, "mean_net_return": 0.9, "unfinished": 0}  # fmt: skip
+
+
+class FakePool:
+    """Ends every job at once, as `outcomes` says; a job that is done has a result."""
+
+    def __init__(self, folder, outcome=lambda job, attempt: Outcome("done"), workers=2):
+        self.folder, self.outcome, self.workers = folder, outcome, workers
+        self.jobs, self.attempts, self.started, self.stopping = [], {}, [], False
+
+    @property
+    def running(self):
+        return len(self.jobs)
+
+    def room(self):
+        return self.workers - len(self.jobs)
+
+    def start(self, job):
+        self.jobs.append(job)
+        self.started.append(job.specs[0].id)
+
+    def stop(self):
+        self.stopping = True
+
+    def finished(self, seconds):
+        job = self.jobs.pop(0) if self.jobs else None
+        if job is None:
+            return []
+        if self.stopping:
+            return [(job, Outcome("stopped"))]
+        attempt = self.attempts[job.id] = self.attempts.get(job.id, 0) + 1
+        outcome = self.outcome(job, attempt)
+        if outcome == Outcome("done"):
+            for spec in job.specs:
+                self.folder.write_sealed(f"runs/{spec.id}/result.json", {"rows": [ROW], "seconds": 1.0})
+        return [(job, outcome)]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(engine, "_FIRST_WAIT", 0.0)
+
+
+def run(study, tmp_path, outcome=lambda job, attempt: Outcome("done"), **options):
+    folder = SweepFolder(tmp_path / "sweep")
+    lines = []
+    pool = FakePool(folder, outcome)
+    sweep = Sweep(folder, [RunLabels.of(one) for one in study.runs], {}, pool, lines.append, **options)
+    sweep.run(make_plan(study, {}, [], "cpu").jobs)
+    return sweep, pool, lines
+
+
+def test_all_runs_are_done_in_their_order(write_study, tmp_path):
+    study = read_study(write_study(TEXT))
+    sweep, pool, lines = run(study, tmp_path)
+    assert pool.started == list(study.specs) == list(sweep.results) and not sweep.set_aside
+    assert read_table(sweep.folder)["run"] == list(study.specs)
+    assert lines[-1].startswith("3 of 3 done")
+
+
+def test_a_run_that_fails_is_tried_again_and_then_set_aside_with_its_reason(write_study, tmp_path):
+    study = read_study(write_study(TEXT))
+    first, second, third = study.specs
+
+    def outcome(job, attempt):
+        if job.id == first or (job.id == second and attempt <= RETRIES):
+            return Outcome("failed", f"fault {attempt}", "the end of the log")
+        return Outcome("done")
+
+    sweep, pool, lines = run(study, tmp_path, outcome)
+    assert pool.attempts == {first: 1 + RETRIES, second: 1 + RETRIES, third: 1} and RETRIES == 3
+    assert set(sweep.results) == {second, third} and sweep.set_aside == {first: "fault 4"}
+    assert set_aside_runs(sweep.folder, set(study.specs)) == {first: "fault 4"}
+    assert sweep.folder.read_sealed(f"runs/{first}/failed.json")["log"] == "the end of the log"
+    assert any("fault 4. Set aside after 4 attempts." in line for line in lines)
+    assert read_table(sweep.folder)["run"] == [second, third]
+
+
+def test_a_result_that_is_damaged_is_made_again(write_study, tmp_path):
+    study = read_study(write_study(TEXT))
+    folder, first = SweepFolder(tmp_path / "sweep"), next(iter(study.specs))
+
+    def outcome(job, attempt):
+        if job.id == first and attempt == 1:
+            folder.write(f"runs/{first}/result.json", '{"rows": [], "checksum": "00000000"}')
+            return Outcome("done", log="no result")
+        return Outcome("done")
+
+    sweep, pool, _ = run(study, tmp_path, outcome)
+    assert pool.attempts[first] == 2 and len(sweep.results) == 3
+
+
+def test_runs_wait_for_the_agents_that_they_need(write_study, tmp_path):
+    methods = """
+        [methods.lazy]
+        default_policies = ["method:first"]
+        [methods.first]
+        prices = [0]
+        seeds = 1
+        [methods.second]
+        prices = [0.3]
+        seeds = 1
+    """
+    text = TEXT.replace("seeds = 3", "seeds = 1")
+    study = read_study(write_study(text, methods))
+    names = {run.method: run.spec.id for run in study.runs}
+    sweep, pool, _ = run(study, tmp_path / "all")
+    assert pool.started.index(names["first"]) < pool.started.index(names["lazy"]) and len(sweep.results) == 3
+
+    def outcome(job, attempt):
+        return Outcome("failed", "poisoned") if job.id == names["first"] else Outcome("done")
+
+    sweep, pool, _ = run(study, tmp_path / "lost", outcome)
+    assert set(sweep.results) == {names["second"]} and names["lazy"] not in pool.started
+    assert sweep.set_aside[names["lazy"]] == f"it needs the run {names['first']}, which was set aside"
+
+
+def test_a_stop_ends_the_sweep_and_sets_nothing_aside(write_study, tmp_path):
+    study, asked = read_study(write_study(TEXT)), []
+
+    def outcome(job, attempt):
+        asked.append(True)
+        return Outcome("done")
+
+    sweep, _, _ = run(study, tmp_path, outcome, stop=lambda: bool(asked))
+    assert sweep.stopped and len(sweep.results) == 1 and not sweep.set_aside
+
+
+def test_a_full_disk_leaves_the_previous_table_and_the_sweep_goes_on(write_study, tmp_path, monkeypatch):
+    study = read_study(write_study(TEXT))
+    sweep, _, _ = run(study, tmp_path)
+    before = (tmp_path / "sweep" / "results.parquet").read_bytes()
+    full = "[Errno 28] No space left on device"
+
+    def no_space(*_):
+        raise OSError(full)
+
+    monkeypatch.setattr(SweepFolder, "send_file", no_space)
+    sweep, _, _ = run(study, tmp_path)
+    assert sweep.table_error == full and len(sweep.results) == 3
+    assert (tmp_path / "sweep" / "results.parquet").read_bytes() == before

@@ -1,0 +1,45 @@
+"""The frontiers of a table of results: interquartile means over seeds, by environment and method."""
+
+import pytest
+
+from lazymdp.sweep.frontier_plot import frontiers, plot_frontiers
+
+
+def table(rows):
+    names = ("env", "method", "default_policy", "price", "eta", "default_alone", "mean_return", "control_rate")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+ROWS = [
+    ("Pong", "one", "uniform", "0.1", 0.1, False, 4.0, 0.5),
+    ("Pong", "one", "uniform", "0.1", 0.1, False, 6.0, 0.3),
+    ("Pong", "one", "uniform", "0.01", 0.01, False, 9.0, 0.9),
+    ("Pong", "one", "uniform", "0.01", None, True, 1.0, 0.0),
+    ("Pong", "both", "uniform", "0.01 to 0.1", 0.01, False, 8.0, 0.8),
+    ("Pong", "both", "uniform", "0.01 to 0.1", 0.1, False, 5.0, 0.4),
+    ("Qbert", "one", "uniform", "budget 0.2", 0.033, False, 5.0, 0.21),
+]
+
+
+def test_a_point_is_a_price_over_seeds():
+    found = frontiers(table(ROWS))
+    assert {env: set(curves) for env, curves in found.items()} == {"Pong": {"one", "both (dial)"}, "Qbert": {"one"}}
+    one = found["Pong"]["one"]
+    assert one.etas.tolist() == [0.01, 0.1] and one.control_rate.tolist() == pytest.approx([0.9, 0.4])
+    assert one.return_interval.mean.tolist() == [9.0, 5.0] and one.seeds == (1, 2)
+    assert one.return_interval.low[1] == 4.0 and one.return_interval.high[1] == 6.0
+    assert one.default_alone.return_interval.mean.tolist() == [1.0]
+    assert found["Pong"]["both (dial)"].etas.tolist() == [0.01, 0.1]
+
+
+def test_a_panel_for_every_environment():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure = plot_frontiers(table(ROWS))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Pong (1 to 2 seeds)", "Qbert (1 seed)"]
+    plt.close(figure)
+    with pytest.raises(ValueError, match="the table of results is empty"):
+        plot_frontiers(table([]))

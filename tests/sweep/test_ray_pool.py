@@ -1,0 +1,35 @@
+"""A real Ray cluster of several nodes, one of which is killed: `benchmarks/sweep.py faults` with 6 runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.sweep
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def test_a_lost_node_a_killed_process_and_a_poisoned_run_leave_the_table_of_an_undisturbed_sweep():
+    pytest.importorskip("jax")
+    pytest.importorskip("ray", reason="pip install 'lazymdp[ray]'")
+    code = "import json, sweep; sweep.prepare(); print('FOUND ' + json.dumps(sweep.faults(6, 512, 3)))"
+    environment = os.environ | {"SLOW_LAKE_PAUSE": "0.002"}
+    made = subprocess.run(
+        [sys.executable, "-c", code], cwd=BENCHMARKS, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert made.returncode == 0, made.stderr[-2000:]
+    said = made.stdout
+    assert "undisturbed, 3 processes: 5 done, 1 set aside" in said and "with faults: 5 done, 1 set aside" in said
+    assert "tables equal byte for byte: yes" in said
+    assert "SIGKILL to a node" in said and "SIGKILL to the process of a run" in said
+    assert "RuntimeError('poisoned')" in said.split("reported: ")[1]
+
+
+def test_without_ray_the_line_that_installs_it_is_named(monkeypatch):
+    from lazymdp.sweep.run_sweep import Where
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"pip install 'lazymdp\[ray\]'"):
+        Where(cluster="auto").pool("somewhere")

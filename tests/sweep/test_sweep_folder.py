@@ -1,0 +1,127 @@
+"""The folder of a sweep, local and on moto's S3 server: whole files, whole checkpoints, and a whole sweep."""
+
+import os
+
+import pytest
+
+from lazymdp.sweep.sweep_folder import SweepFolder
+
+MOTO = "pip install 'moto[s3,server]' s3fs"
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """The address of an empty bucket on an S3 server in this process."""
+    server = pytest.importorskip("moto.server", reason=MOTO)
+    boto3 = pytest.importorskip("boto3", reason=MOTO)
+    pytest.importorskip("s3fs", reason=MOTO)
+    running = server.ThreadedMotoServer(port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+             "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    boto3.client("s3").create_bucket(Bucket="studies")
+    yield "s3://studies"
+    running.stop()
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture(params=["local", "s3"])
+def folder(request, tmp_path):
+    if request.param == "local":
+        return SweepFolder(tmp_path / "sweep")
+    name = request.node.name.replace("[", "-").replace("]", "")
+    return SweepFolder(f"{request.getfixturevalue('bucket')}/{name}")
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+def test_small_files_are_written_read_and_removed(folder):
+    assert folder.read("runs/a/result.json") is None and folder.names("runs") == set()
+    folder.write_sealed("runs/a/result.json", {"rows": [1, 2]})
+    folder.write("runs/b/result.json", '{"rows": [], "checksum": "00000000"}')
+    assert folder.names("runs") == {"a", "b"} and folder.names("runs/a") == {"result.json"}
+    assert folder.read_sealed("runs/a/result.json") == {"rows": [1, 2]}
+    assert folder.read_sealed("runs/b/result.json") is None  # its checksum does not match
+    folder.remove("runs/b")
+    folder.remove("runs/nothing")
+    assert folder.names("runs") == {"a"}
+
+
+def test_a_working_copy_is_what_was_sent(folder):
+    with folder.working_copy("runs/a/training") as copy:
+        (copy.path / "replay-1.safetensors").write_text("part")
+        (copy.path / "last.safetensors").write_text("checkpoint 1")
+        copy.send()
+    with folder.working_copy("runs/a/training") as copy:
+        assert (copy.path / "last.safetensors").read_text() == "checkpoint 1"
+        (copy.path / "replay-1.safetensors").unlink()
+        (copy.path / "replay-2.safetensors").write_text("another part")
+        copy.send_if_changed("last.safetensors")  # nothing: there is no new checkpoint
+        (copy.path / "last.safetensors").write_text("checkpoint 2!")
+        copy.send_if_changed("last.safetensors")
+    assert folder.names("runs/a/training") == {"replay-2.safetensors", "last.safetensors"}
+    assert folder.read("runs/a/training/last.safetensors") == "checkpoint 2!"
+    with folder.working_copy("runs/a/training") as copy:
+        copy.clear()
+    assert folder.names("runs/a/training") == set()
+
+
+def test_files_are_copied_in_one_step(folder, tmp_path):
+    (tmp_path / "table").write_text("rows")
+    folder.send_file(tmp_path / "table", "results.parquet")
+    assert folder.names("") == {"results.parquet"}
+    with folder.local_file("results.parquet") as path:
+        assert path.read_text() == "rows"
+
+
+def test_a_checkpoint_is_completed_by_the_file_that_is_sent_last(bucket, monkeypatch):
+    folder = SweepFolder(f"{bucket}/order")
+    sent = []
+    with folder.working_copy("a") as copy:
+        for name in ("last.safetensors", "metrics.csv", "best.safetensors", "replay-1.safetensors", ".lock"):
+            (copy.path / name).write_text(name)
+        monkeypatch.setattr(copy._files, "put_file", lambda path, remote: sent.append(remote))
+        copy.send()
+    assert [one.rpartition("/")[2] for one in sent] == [
+        "best.safetensors", "metrics.csv", "replay-1.safetensors", "last.safetensors",
+    ]  # fmt: skip
+
+
+def test_a_file_and_an_unknown_protocol_are_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError, match="is a file: give a folder"):
+        SweepFolder(tmp_path / "file")
+    pytest.importorskip("fsspec")
+    with pytest.raises(ValueError, match="nowhere://bucket: Protocol not known"):
+        SweepFolder("nowhere://bucket")
+
+
+def test_without_fsspec_the_line_that_installs_it_is_named(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(ImportError, match=r"pip install 'lazymdp\[cloud\]'"):
+        SweepFolder("s3://bucket/study")
+
+
+@pytest.mark.sweep
+def test_a_sweep_in_a_bucket_gives_the_table_of_a_local_one(bucket, write_study, tmp_path):
+    pytest.importorskip("jax")
+    from lazymdp.sweep.results_table import read_table
+    from lazymdp.sweep.run_sweep import Prepared, Where, run_sweep
+    from lazymdp.sweep.supervise import Limits
+
+    where, path = Where(2, limits=Limits(checkpoint_seconds=0.05)), write_study()
+    tables = []
+    for address in (f"{bucket}/sweep", tmp_path / "sweep"):
+        sweep = run_sweep(Prepared(path, address), where)
+        assert len(sweep.results) == 2 and not sweep.set_aside, sweep.set_aside
+        tables.append(read_table(SweepFolder(address)))
+        for name in sweep.results:
+            assert SweepFolder(address).names(f"runs/{name}") == {"result.json", "agent"}
+    assert tables[0] == tables[1] and Prepared(path, f"{bucket}/sweep").plan.runs == 0

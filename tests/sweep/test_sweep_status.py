@@ -1,0 +1,41 @@
+"""The state of a sweep, read from its folder."""
+
+import time
+
+import pytest
+
+from lazymdp.sweep.results_table import write_plan
+from lazymdp.sweep.study_file import read_study
+from lazymdp.sweep.sweep_folder import SweepFolder
+from lazymdp.sweep.sweep_status import StatusReader
+
+TEXT = """
+environments = ["minatar/breakout"]
+algorithms = ["pqn"]
+prices = [0.01]
+seeds = 5
+"""
+
+
+def test_what_is_running_done_and_set_aside_and_the_time_left(write_study, tmp_path):
+    study, folder = read_study(write_study(TEXT)), SweepFolder(tmp_path / "sweep")
+    write_plan(folder, study.runs)
+    first, second, third, fourth, _ = study.specs
+    folder.write_sealed(f"runs/{first}/result.json", {"rows": [], "seconds": 100.0})
+    folder.write_sealed(f"runs/{second}/failed.json", {"reason": "poisoned"})
+    progress = {"step": 1, "total": 4, "doing": "training", "job": third, "runs": 1}
+    folder.write_sealed(f"runs/{third}/progress.json", {**progress, "time": time.time()})
+    folder.write_sealed(f"runs/{fourth}/progress.json", {**progress, "time": time.time() - 3600.0})  # it was killed
+    reader = StatusReader(str(tmp_path / "sweep"))
+    status = reader.read()
+    assert (status.total, status.done) == (5, 1)
+    assert [(one.label.run, one.doing, one.share) for one in status.running] == [(third, "training", 0.25)]
+    assert [(label.run, reason) for label, reason in status.set_aside] == [(second, "poisoned")]
+    assert status.seconds_left == pytest.approx(275.0)
+    folder.write(f"runs/{third}/result.json", "half a fil")
+    assert reader.read().done == 1  # a result is done only if its checksum matches
+
+
+def test_another_folder_is_refused_with_the_way_on(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"is not the folder of a sweep.*lazymdp sweep run STUDY\.toml -o"):
+        StatusReader(str(tmp_path)).read()
