@@ -17,7 +17,9 @@ def test_the_gradient_is_that_of_the_squared_error():
 
 
 def test_features_of_a_batch():
-    np.testing.assert_array_equal(feature_rows(gym.spaces.Discrete(3, start=1), np.array([1, 3])), [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(
+        feature_rows(gym.spaces.Discrete(3, start=1), np.array([1, 3])), [[1, 0, 0], [0, 0, 1]]
+    )
     space = gym.spaces.Dict(a=gym.spaces.Box(0, 9, (2,)), b=gym.spaces.Discrete(4))
     found = feature_rows(space, {"a": np.array([[1.0, 2.0], [3.0, 4.0]]), "b": np.array([0, 3])})
     np.testing.assert_array_equal(found, [[1, 2, 0], [3, 4, 3]])
