@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lazymdp.experiments import (
     dqn_dopamine,
+    fidelity_agents,
     fidelity_truth,
     fig2,
     fig3,
@@ -21,7 +22,20 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in map(
         Experiment.of,
-        (fig2, fig3, fig7, fig10, fig11, theorem4, kdt_path, samples, fidelity_truth, minatar, dqn_dopamine),
+        (
+            fig2,
+            fig3,
+            fig7,
+            fig10,
+            fig11,
+            theorem4,
+            kdt_path,
+            samples,
+            fidelity_truth,
+            fidelity_agents,
+            minatar,
+            dqn_dopamine,
+        ),
     )
 }
 """Every experiment by name: those of the paper in its order, then our own."""
