@@ -50,10 +50,10 @@ class Config:
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
     """Number of agents per environment."""
-    control_steps: int = 100_000
-    """Training steps (dqn) on CartPole; three times as many on LunarLander."""
+    control_steps: int = 500_000
+    """Training steps on CartPole; four times as many on LunarLander."""
     minatar_steps: int = 2_000_000
-    """Training steps (pqn) on MinAtar."""
+    """Training steps on MinAtar."""
     mask_steps: int = 100_000
     """Steps that are played to train a mask."""
     episodes: int = 16
@@ -98,10 +98,8 @@ def part(config: Config, game: str, seed: int) -> Table:
 def _trained(config: Config, game: str, seed: int) -> Any:
     from lazymdp import learn
 
-    if game.startswith("minatar/"):
-        return learn.train(game, algorithm="pqn", seed=seed, steps=config.minatar_steps)
-    steps = config.control_steps * (3 if game.startswith("LunarLander") else 1)
-    return learn.train(game, algorithm="dqn", seed=seed, steps=steps)
+    steps = config.minatar_steps if game.startswith("minatar/") else config.control_steps
+    return learn.train(game, algorithm="pqn", seed=seed, steps=steps * (4 if game.startswith("LunarLander") else 1))
 
 
 def _player(judge: Judge, game: str, max_steps: int) -> Any:
