@@ -50,13 +50,13 @@ class Config:
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
     """Number of agents per environment."""
-    control_steps: int = 500_000
+    control_steps: int = 300_000
     """Training steps on CartPole; four times as many on LunarLander."""
-    minatar_steps: int = 2_000_000
+    minatar_steps: int = 1_000_000
     """Training steps on MinAtar."""
-    mask_steps: int = 100_000
+    mask_steps: int = 30_000
     """Steps that are played to train a mask."""
-    episodes: int = 16
+    episodes: int = 10
     """Episodes per agent, measure and share of the steps."""
     max_steps: int = 500
     """Number of steps after which an episode is truncated."""
