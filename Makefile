@@ -7,9 +7,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The test that runs the code of a page of the documentation; some pages need JAX or Stable-Baselines3.
 PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follows_it
 
-.PHONY: demo test lint types pytest test-interop test-deep test-browser seeds soak docs format bench results screenshots clean
+.PHONY: demo test lint types pytest test-interop test-deep test-browser seeds soak docs format bench results reports screenshots clean
 
-demo: $(VENV)/core
+demo: $(VENV)/demo
 	$(BIN)/lazymdp reproduce --out demo
 
 test: lint types pytest
@@ -70,6 +70,10 @@ results: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out results
 	$(BIN)/lazymdp reproduce minatar --out results
 
+# The reports that the documentation links, with a screenshot of each; needs Chromium.
+reports: $(VENV)/deep $(VENV)/interop
+	$(BIN)/python docs/reports.py
+
 screenshots: $(VENV)/dev
 	$(BIN)/python docs/screenshots.py docs/pictures
 
@@ -82,6 +86,10 @@ $(VENV)/bin/python:
 $(VENV)/core: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e .
 	touch $@
+
+$(VENV)/demo: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -e '.[explain]'
+	touch $@ $(VENV)/core
 
 $(VENV)/dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e '.[dev]'
