@@ -208,7 +208,10 @@
     function label(plot, ctx, marks) {
       const unit = devicePixelRatio;
       const { left, top, width, height } = plot.bbox;
-      const taken = marks.flatMap(({ x, y, low, high }) => [[x - 5 * unit, y - 5 * unit, x + 5 * unit, y + 5 * unit], [x - unit, high, x + unit, low]]);
+      const taken = marks.flatMap(({ row, x, y, low, high }) => [
+        [x - 5 * unit, y - 5 * unit, x + 5 * unit, y + 5 * unit], [x - unit, high, x + unit, low],
+        ...(row.eta === null ? [[left, y - unit, left + width, y + unit]] : []), // the dashed line
+      ]);
       const free = ([a, b, c, d]) => a >= left && c <= left + width && b >= top && d <= top + height
         && taken.every(([e, f, g, h]) => c <= e || g <= a || d <= f || h <= b);
       ctx.font = `${11 * unit}px system-ui, sans-serif`;
