@@ -25,7 +25,7 @@ class All:
 def _subcommand(name: str) -> Any:
     """Return an experiment as a subcommand whose options are the fields of its `Config`."""
     experiment = EXPERIMENTS[name]
-    note = " (redrawn from saved data; --fresh runs it again on a GPU)" if experiment.needs_gpu else ""
+    note = " (redrawn from saved data; --fresh runs it again, which takes long)" if experiment.needs_gpu else ""
     return Annotated[experiment.config, tyro.conf.subcommand(name, description=experiment.title + note + ".")]
 
 
