@@ -49,8 +49,9 @@ class CompiledPlayer:
             if rule is not None:
                 who[running] = rule(step, running, scores[running])
             actions = np.asarray(self._act(seen), dtype=np.int32)
-            for row in running[who[running] == RECORDED] if recorded is not None else ():
-                actions[row] = recorded[row].actions[step]
+            if recorded is not None:
+                for row in running[who[running] == RECORDED]:
+                    actions[row] = recorded[row].actions[step]
             states, observed, *told = self._step(states, keys, actions, step, who == DEFAULT)
             executed, rewards, over = (np.asarray(each) for each in told)
             for row in running.tolist():
