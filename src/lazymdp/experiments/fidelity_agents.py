@@ -33,6 +33,11 @@ from lazymdp.measure.importance import action_gap, importance_advice
 NAME = "fidelity"
 TITLE = "Fidelity, played: which importance measure finds the steps of trained agents where control is worth most"
 NEEDS_GPU = True
+GAMES = (
+    "CartPole-v1", "LunarLander-v3", "minatar/breakout", "minatar/asterix", "minatar/freeway",
+    "minatar/space_invaders", "minatar/seaquest",
+)  # fmt: skip
+"""Environments that can be measured."""
 _POINTS = 9
 """Prices at which a dial is asked for its critical price."""
 _MASK_EPISODES = 4
@@ -43,10 +48,7 @@ _MASK_EPISODES = 4
 class Config:
     """Settings of the study."""
 
-    games: tuple[str, ...] = (
-        "CartPole-v1", "LunarLander-v3", "minatar/breakout", "minatar/asterix", "minatar/freeway",
-        "minatar/space_invaders", "minatar/seaquest",
-    )  # fmt: skip
+    games: tuple[str, ...] = ("CartPole-v1", "minatar/breakout")
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
     """Number of agents per environment."""
@@ -66,9 +68,9 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:
     """Train and measure every agent; finished agents are saved in `parts`."""
-    unknown = [game for game in config.games if game not in Config().games]
+    unknown = [game for game in config.games if game not in GAMES]
     if unknown:
-        raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(Config().games)}.")
+        raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(GAMES)}.")
     wanted = [(game, seed) for game in config.games for seed in range(config.seeds)]
     rows: dict[str, NDArray[Any]] = {}
     for place, (game, seed) in enumerate(wanted):

@@ -123,7 +123,7 @@ def train_mask(
         The mask, and the facts of `FittedMask.about`.
     """
     first = max(1, int(_FIRST * steps))
-    alone = [play(first, lambda seen, kept=kept: np.full(len(seen), kept)) for kept in (1.0, 0.0)]
+    alone = [play(first, _always(kept)) for kept in (1.0, 0.0)]
     own, default = (float(np.mean([episode.reward.sum() for episode in played])) for played in alone)
     done, last = sum(_steps(played) for played in alone), alone[0]
     learner = MaskLearner(alone[0] + alone[1], own - default, rng)
@@ -141,6 +141,11 @@ def train_mask(
         "blinded": float(1.0 - np.mean(np.concatenate([episode.kept for episode in last]))),
     }  # fmt: skip
     return learner, about
+
+
+def _always(chance: float) -> Callable[[Array], Array]:
+    """Returns a mask that keeps the agent's action with a fixed probability."""
+    return lambda seen: np.full(len(seen), chance)
 
 
 def _steps(episodes: Sequence[MaskedEpisode]) -> int:
