@@ -77,7 +77,7 @@ def summary(data: Tables) -> dict[str, dict[str, NDArray[Any]]]:
     for game in games_of(rows):
         here = _chosen(rows, game=game)
         for name, (label, _) in MEASURES.items():
-            add("environment", game)
+            add("game", game)
             add("return, agent / random", f"{here['agent_return'].mean():.1f} / {here['default_return'].mean():.1f}")
             add("measure", label)
             for mode in ("replace", "keep"):

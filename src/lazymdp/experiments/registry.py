@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lazymdp.experiments import (
     dqn_dopamine,
+    fidelity_agents,
     fidelity_truth,
     fig2,
     fig3,
@@ -31,6 +32,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             kdt_path,
             samples,
             fidelity_truth,
+            fidelity_agents,
             minatar,
             dqn_dopamine,
         ),
