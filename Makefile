@@ -11,9 +11,9 @@ INTEROP := tests/defaults/test_sb3.py tests/explain/test_record.py tests/learn/d
 	tests/learn/deep/test_compiled_defaults.py "$(PAGES)[guides/use_agent.md]"
 ALE := tests/wrappers/test_lazy_vector_action.py::test_atari_vector_env
 
-.PHONY: demo test lint types pytest test-interop test-deep test-sweep test-browser seeds soak docs format bench results screenshots clean
+.PHONY: demo test lint types pytest test-interop test-deep test-sweep test-browser seeds soak docs format bench results reports screenshots clean
 
-demo: $(VENV)/core
+demo: $(VENV)/demo
 	$(BIN)/lazymdp reproduce --out demo
 
 test: lint types pytest
@@ -78,6 +78,10 @@ results: $(VENV)/core
 	$(BIN)/lazymdp reproduce --out results
 	$(BIN)/lazymdp reproduce minatar --out results
 
+# The reports that the documentation links, with a screenshot of each; needs Chromium.
+reports: $(VENV)/deep $(VENV)/interop
+	$(BIN)/python docs/reports.py
+
 screenshots: $(VENV)/dev
 	$(BIN)/python docs/screenshots.py docs/pictures
 
@@ -90,6 +94,10 @@ $(VENV)/bin/python:
 $(VENV)/core: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e .
 	touch $@
+
+$(VENV)/demo: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -e '.[explain]'
+	touch $@ $(VENV)/core
 
 $(VENV)/dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e '.[dev]'

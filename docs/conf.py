@@ -21,6 +21,7 @@ html_theme = "furo"
 html_show_copyright = False
 html_title = f"lazymdp {version}"
 html_static_path = ["static"]
+html_extra_path = ["extra"]  # the reports that guides/explain.md links, which docs/reports.py builds
 html_css_files = ["lazymdp.css"]
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#b35300", "color-brand-content": "#b35300"},

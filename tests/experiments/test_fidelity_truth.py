@@ -1,4 +1,4 @@
-"""The experiment `fidelity`: its committed tables follow from each other, and its losses from single solutions."""
+"""The experiment `fidelity-truth`: its tables follow from each other, and its losses from single solutions."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import lazymdp as lz
 from lazymdp.experiments import fidelity_truth, fidelity_worlds, results_io
 from lazymdp.experiments.fidelity_figure import PLACES, STARTS, correlation
 
-DATA = results_io.load(Path(__file__).parents[2] / "results" / "fidelity")
+DATA = results_io.load(Path(__file__).parents[2] / "results" / "fidelity-truth")
 
 
 def states(world, start):

@@ -1,4 +1,4 @@
-"""Models, measures and the regulator of the experiment `fidelity`."""
+"""Models, measures and the regulator of the experiment `fidelity-truth`."""
 
 import gymnasium as gym
 import numpy as np

@@ -113,13 +113,32 @@ def test_the_page_shows_what_is_there(tmp_path, monkeypatch):
     assert "http" not in text.replace("https://www.w3.org", "")
 
 
+def text_of_report(out):
+    return (out / runner.REPORT).read_text().replace("KeyDoorTreasure", "Key-Door-Treasure")
+
+
+def test_without_the_extra_there_is_no_report(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "find_spec", lambda package: None)
+    reproduce_all({"kdt-path": kdt_path.Config(checks=3)}, tmp_path)
+    assert (tmp_path / runner.EXPLORER).exists() and not (tmp_path / runner.REPORT).exists()
+    assert "report.html" not in (tmp_path / runner.INDEX).read_text()
+
+
 def test_several_experiments_give_one_page_and_the_explorer(tmp_path):
     told = []
     configs = {"fig3": EXPERIMENTS["fig3"].config(), "kdt-path": kdt_path.Config(checks=3)}
     out = tmp_path / "new" / "folder"
     done = reproduce_all(configs, out, progress=lambda *progress: told.append(progress))
     assert [outcome.experiment.name for outcome in done] == list(configs) and not any(one.reused for one in done)
-    assert {path.name for path in out.iterdir()} == {"fig3", "kdt-path", runner.EXPLORER, runner.INDEX}
+    pages = {runner.EXPLORER, runner.REPORT, runner.INDEX}
+    assert {path.name for path in out.iterdir()} == {"fig3", "kdt-path", *pages}
+    assert 'href="report.html"' in (out / runner.INDEX).read_text()
+    assert "Key-Door-Treasure" in text_of_report(out) and "The moments that matter most" in text_of_report(out)
     assert (out / runner.EXPLORER).stat().st_size > 10_000
     assert "11 of 11 claims hold" in (out / runner.INDEX).read_text()
-    assert told[0] == ("fig3", 0, 1) and told[-1] == ("kdt-path", 1, 1) and ("kdt-path", 2, 3) in told
+    assert (
+        told[0] == ("fig3", 0, 1)
+        and told[-1] == ("report", 1, 1)
+        and ("kdt-path", 1, 1) in told
+        and ("kdt-path", 2, 3) in told
+    )

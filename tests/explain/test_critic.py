@@ -78,16 +78,6 @@ def test_values_of_choices():
     np.testing.assert_allclose(found, [1.0, 0.25 + 2.25 + 0.5])
 
 
-def test_the_gradient_is_that_of_the_squared_error():
-    """Many updates on one batch fit it."""
-    rng = np.random.default_rng(0)
-    seen, action, target = rng.normal(size=(64, 3)), rng.integers(2, size=64), rng.normal(size=64)
-    network = critic._Network(seen, 2, 0.0, 1.0, rng)
-    for update in range(2000):
-        network.update(seen, action, target, 1e-2 if update < 1000 else 1e-3)
-    assert np.abs(network(seen)[np.arange(64), action] - target).max() < 0.1
-
-
 def test_a_recording_with_a_critic(tmp_path, lake, monkeypatch):
     pytest.importorskip("pyarrow")
     fit = critic.fit_critic

@@ -288,4 +288,4 @@ def test_progress(tmp_path):
     lz.explain.record(
         balance, "CartPole-v1", folder=tmp_path / "r", episodes=2, max_steps=3, progress=lambda *done: seen.append(done)
     )
-    assert seen == [(0, 1), (0, 2), (0, 3), (1, 4), (1, 5), (1, 6)]
+    assert seen == [(f"recording, {step + 1} steps", step // 3, 2) for step in range(6)]

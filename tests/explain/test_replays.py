@@ -73,6 +73,16 @@ def test_a_random_default_policy_is_averaged(recorded):
     assert row["return_agent"] == 5.0 and abs(row["return_default"] - 4.5) < 0.1
 
 
+def test_probabilities_in_single_precision(recorded, monkeypatch):
+    """A network gives probabilities whose sum is 1 in single precision only."""
+    player, recording = recorded(Walk(), default_policy="uniform")
+    steps = recording.steps(0)
+    steps["default_probability"] = np.full_like(steps["default_probability"], np.float32(0.5) + 1e-7)
+    monkeypatch.setattr(recording, "steps", lambda episode: steps)
+    [row] = what_followed(player, recording, [(0, 0)], samples=20, gamma=1.0)
+    assert 4.0 < row["return_default"] < 5.0
+
+
 def test_an_episode_that_cannot_be_repeated_is_noted(recorded):
     player, recording = recorded(Walk(forgetful=True))
     [row] = what_followed(player, recording, [(0, 3)])

@@ -153,6 +153,16 @@ def test_it_shows_what_the_description_adds(tmp_path):
     assert [row["eta"] for row in data_of(page)[0]["frontier"]] == [None, 0.05, 0.02, 0.005]
 
 
+def test_replays_have_a_column_of_notes_only_if_there_are_notes(tmp_path):
+    synthetic(tmp_path / "cart")
+    row = {"episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.2, "high": 0.6, "note": None}
+    page = written(describe(tmp_path / "cart", counterfactuals=[row]), tmp_path)
+    assert "Episode 0, step 3 1 0.4 (0.2 to 0.6)" in text_of(page) and ">Note<" not in page
+    noted = {"episode": 1, "step": 2, "return_agent": None, "return_default": None, "note": "Not repeated."}
+    page = written(describe(tmp_path / "cart", counterfactuals=[row, noted]), tmp_path)
+    assert "Episode 1, step 2 Not repeated." in text_of(page) and ">Note<" in page
+
+
 def test_a_poor_critic_is_called_poor(tmp_path):
     synthetic(tmp_path / "cart")
     for correlation in (0.2, None):

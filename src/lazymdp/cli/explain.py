@@ -130,6 +130,8 @@ def record(
     default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
     gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
     critic: Annotated[Literal["fit"] | None, _arg(metavar="fit", help_behavior_hint="")] = None,
+    mask: Annotated[Literal["fit"] | None, _arg(metavar="fit", help_behavior_hint="")] = None,
+    mask_steps: int = 50_000,
     trust: Flag = False,
     json: Flag = False,
 ) -> int:
@@ -148,25 +150,28 @@ def record(
         default_policy: Default policy of an agent that has none of its own; by default uniform.
         gamma: Discount factor of a model or a critic; by default 0.99.
         critic: `fit` estimates the values of an agent that has none, by evaluating its policy.
+        mask: `fit` trains a network to blind the agent where that costs no return, for --by mask.
+        mask_steps: Steps that are played to train the mask.
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
         json: Print JSON.
     """
     with terminated_like_interrupted(), progress_bars() as bars, _warnings_in_words():
         task = bars.add_task("preparing", total=episodes)
 
-        def show(done: int, steps: int) -> None:
-            bars.update(task, completed=done, description=f"episode {done}, {steps:,} steps")
+        def show(what: str, done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, description=what)
 
         try:
             made = lz.explain.record(
                 agent, env, folder=out, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
-                default_policy=default_policy, gamma=gamma, critic=critic, trust=trust, progress=show,
+                default_policy=default_policy, gamma=gamma, critic=critic, mask=mask, mask_steps=mask_steps,
+                trust=trust, progress=show,
             )  # fmt: skip
         except KeyboardInterrupt:
             if (out / "recording.json").is_file():
                 say(f"Interrupted. The {lz.explain.load(out).episodes} episodes that have ended are in {out}.")
             return INTERRUPTED
-        bars.update(task, completed=episodes)
+        bars.update(task, completed=episodes, total=episodes)
     _show(made, json)
     return 0
 
@@ -190,7 +195,8 @@ def strip(
         steps: Show these steps instead of choosing them.
         episode: The episode; by default the one with the most important moment, or the first with --steps.
         columns: Frames per row; by default as many as fit.
-        by: Measure of importance: lazy_gap, critical_eta, action_gap, importance_advice, highlights, entropy or random.
+        by: Measure of importance: lazy_gap, critical_eta, action_gap, importance_advice, highlights, entropy, mask or
+            random.
         title: Title; by default the environment and the price.
     """
     shown = lz.explain.strip(
@@ -248,6 +254,7 @@ def _show(made: lz.explain.Recording, json: bool) -> None:
         "mean_return": sum(summary["return"] for summary in summaries) / made.episodes,
         "control_rate": sum(controls) / steps,
         **{f"critic_{name}": fact for name, fact in made.about.get("critic", {}).items()},
+        **{f"mask_{name}": fact for name, fact in made.about.get("mask", {}).items()},
     }
     if json:
         print_json({**facts, "recording": str(made.folder.resolve()), "per_episode": summaries})

@@ -25,7 +25,7 @@ class All:
 def _subcommand(name: str) -> Any:
     """Return an experiment as a subcommand whose options are the fields of its `Config`."""
     experiment = EXPERIMENTS[name]
-    note = " (redrawn from saved data; --fresh runs it again on a GPU)" if experiment.needs_gpu else ""
+    note = " (redrawn from saved data; --fresh runs it again, which takes long)" if experiment.needs_gpu else ""
     return Annotated[experiment.config, tyro.conf.subcommand(name, description=experiment.title + note + ".")]
 
 
@@ -62,7 +62,8 @@ def reproduce(
                     tasks[name] = bars.add_task(name)
                 bars.update(tasks[name], completed=done, total=total)
                 before, percent = percent, 100 * done // total
-                if fresh and EXPERIMENTS[name].needs_gpu and not ERR.is_terminal and percent > before:
+                is_study = name in EXPERIMENTS and EXPERIMENTS[name].needs_gpu
+                if fresh and is_study and not ERR.is_terminal and percent > before:
                     ERR.print(f"{name}: {percent}%")  # a log file shows no bar, and a study takes a long time
 
             outcomes = reproduce_all(configs, out, fresh=fresh, progress=tell)

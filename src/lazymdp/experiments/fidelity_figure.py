@@ -1,4 +1,4 @@
-"""Claims, tables and figure of the experiment `fidelity`, all made from its data."""
+"""Claims, tables and figure of the experiment `fidelity-truth`, all made from its data."""
 
 from __future__ import annotations
 

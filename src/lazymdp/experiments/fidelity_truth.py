@@ -33,8 +33,7 @@ from lazymdp.measure.fidelity import KINDS, MODES, SHARES, fidelity
 from lazymdp.measure.fidelity_score import PROTOCOLS, fidelity_score
 from lazymdp.measure.statistics import mean_interval
 
-NAME = "fidelity"
-TITLE = "Fidelity: which importance measure finds the states where control is worth most"
+TITLE = "Fidelity, exact: which importance measure finds the states where control is worth most"
 _PLAYED = {"Rivers & Bridges": 0.99, "FrozenLake 4x4": 1.0}
 """Worlds in which episodes are played with steps handed over, and the discount of their returns."""
 _MOST_STEPS = 200

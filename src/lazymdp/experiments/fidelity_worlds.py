@@ -1,4 +1,4 @@
-"""The models, agents and importance measures that the experiment `fidelity` compares."""
+"""The models, agents and importance measures that the experiment `fidelity-truth` compares."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lazymdp.experiments import (
     atari_moments,
     dqn_dopamine,
+    fidelity_agents,
     fidelity_truth,
     fig2,
     fig3,
@@ -32,6 +33,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             kdt_path,
             samples,
             fidelity_truth,
+            fidelity_agents,
             minatar,
             dqn_dopamine,
             atari_moments,

@@ -1,8 +1,9 @@
 """Reproduction of experiments into folders: data, claims, figures, and one page that shows all of them.
 
 `OUT/NAME/` holds the tables of an experiment as CSV files, `claims.csv`, `figure.png`, `figure.svg` and `run.json`;
-`OUT/index.html` shows every result in `OUT`. If a result with the same settings and versions already exists, its
-data are reused, so an interrupted command can simply be repeated. Its claims are checked and its figure is drawn again.
+`OUT/index.html` shows every result in `OUT`, and links to the explorer and the report of Key-Door-Treasure. If a result
+with the same settings and versions already exists, its data are reused, so an interrupted command can simply be
+repeated. Its claims are checked and its figure is drawn again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from lazymdp.show import explorer, styled
 from lazymdp.show.results_page import Section, results_page
 
 EXPLORER = "explorer.html"
+REPORT = "report.html"
 INDEX = "index.html"
 
 
@@ -59,7 +62,9 @@ def reproduce_all(
     fresh: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Outcome]:
-    """Reproduce several experiments, and write `OUT/index.html` and, with `kdt-path`, the explorer.
+    """Reproduce several experiments, and write `OUT/index.html` and, with `kdt-path`, the explorer and the report.
+
+    The report is left out if the extra `explain` is not installed.
 
     Args:
         configs: Settings of the experiments, by name.
@@ -81,6 +86,8 @@ def reproduce_all(
     path = next((outcome for outcome in done if outcome.experiment.name == "kdt-path"), None)
     if path is not None and not (path.reused and (out / EXPLORER).exists()):
         write_explorer(out)
+    if path is not None and not (path.reused and (out / REPORT).exists()) and _can_explain():
+        write_report(out, progress)
     write_index(out)
     return done
 
@@ -165,9 +172,30 @@ def write_explorer(out: Path) -> Path:
     return out / EXPLORER
 
 
+def _can_explain() -> bool:
+    """Return whether the packages of the extra `explain` are installed; Pillow comes with matplotlib."""
+    return all(find_spec(package) is not None for package in ("pyarrow", "imageio_ffmpeg"))
+
+
+def write_report(out: Path, progress: Callable[[str, int, int], None] | None = None) -> Path:
+    """Write `OUT/report.html`: when the exact agent of Key-Door-Treasure acts, and which moments matter."""
+    from lazymdp.explain import explain
+
+    def tell(what: str, done: int, total: int) -> None:
+        if progress is not None:
+            progress("report", done, total)
+
+    explain("lazymdp/KeyDoorTreasure-v0", path=out / REPORT, eta=0.03, episodes=2, moments=4, progress=tell)
+    return out / REPORT
+
+
 def write_index(out: Path) -> Path:
-    """Write `OUT/index.html`, which shows every result in the folder and links to the explorer if there is one."""
-    links = {"Move the price yourself: the explorer of Key-Door-Treasure": EXPLORER}
+    """Write `OUT/index.html`, which shows every result in the folder and links to the explorer and the report."""
+    pages = {
+        "Move the price yourself: the explorer of Key-Door-Treasure": EXPLORER,
+        "See when an agent acts, and which moments matter: the report of Key-Door-Treasure": REPORT,
+    }
+    links = {words: page for words, page in pages.items() if (out / page).exists()}
     sections = [
         Section(
             outcome.experiment.name,
@@ -182,5 +210,5 @@ def write_index(out: Path) -> Path:
         for outcome in saved_outcomes(out)
     ]
     target = out / INDEX
-    write_text(target, results_page(sections, versions(), links if (out / EXPLORER).exists() else {}))
+    write_text(target, results_page(sections, versions(), links))
     return target

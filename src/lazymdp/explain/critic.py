@@ -14,17 +14,16 @@ returns. A critic whose correlation is low explains nothing.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lazymdp.defaults.protocol import noop_of
-from lazymdp.explain.environments import batched, first_action, flat_size, flattened
+from lazymdp.explain.environments import batched, first_action
 from lazymdp.explain.players import Player
+from lazymdp.explain.small_network import BATCH, SmallNetwork, check_input, feature_rows, features
 
 Array = NDArray[np.float64]
 
@@ -38,10 +37,8 @@ _EXPLORE = 20
 """One step in this many is random, on average."""
 _RANDOM_START = 20
 """Largest number of random actions at the beginning of an episode."""
-_BATCH, _HIDDEN, _LEARNING_RATE, _TARGET_INTERVAL = 64, (64, 64), 1e-3, 250
-# Products of matrices of this size use one core. Larger ones use all, and are many times slower if these are busy.
+_LEARNING_RATE, _TARGET_INTERVAL = 1e-3, 250
 _HELD_OUT = 0.2
-_LARGEST_INPUT = 5_000
 _SMALL_TAIL = 0.05
 """Weight of the unknown return after a truncation, below which a Monte Carlo return counts."""
 
@@ -55,15 +52,12 @@ class FittedCritic:
             the `returns` Monte Carlo returns, or None if these do not vary.
     """
 
-    def __init__(self, space: gym.Space[Any], network: _Network, about: dict[str, Any]) -> None:
+    def __init__(self, space: gym.Space[Any], network: SmallNetwork, about: dict[str, Any]) -> None:
         self._space, self._network, self.about = space, network, about
 
     def q(self, observations: Any) -> Array:
         """Returns `[T, A]` values of a batch of observations."""
-        rows = list(
-            gym.vector.utils.iterate(gym.vector.utils.batch_space(self._space, _count(observations)), observations)
-        )
-        return self._network(np.array([features(self._space, row) for row in rows]))
+        return self._network(feature_rows(self._space, observations))
 
 
 def fit_critic(
@@ -81,10 +75,7 @@ def fit_critic(
         updates: Gradient steps.
     """
     space = player.env.observation_space
-    size = flat_size(space, has_frames=False)
-    if size is None or size > _LARGEST_INPUT:
-        found = "not numbers" if size is None else f"{size} numbers"
-        raise ValueError(f"the critic cannot be fitted: observations are {found}, expected at most {_LARGEST_INPUT}.")
+    check_input(space, "critic")
     rng = np.random.default_rng([seed, 0xC717])
     played = _play(player, rng, steps, max_steps, explore=True)
     cut = max(1, int(_HELD_OUT * len(played)))
@@ -148,21 +139,6 @@ def _episode(player: Player, rng: np.random.Generator, limit: int, explore: bool
     )  # fmt: skip
 
 
-def features(space: gym.Space[Any], observation: Any) -> Array:
-    """Returns an observation as numbers; the state of a `Discrete` space as a one-hot vector."""
-    if isinstance(space, spaces.Discrete):
-        return np.eye(int(space.n))[int(observation) - int(space.start)]
-    return flattened(space, observation)
-
-
-def _count(observations: Any) -> int:
-    """Returns the size of a batch."""
-    leaf = observations
-    while isinstance(leaf, dict | tuple):
-        leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
-    return len(leaf)
-
-
 # -- fitting ---------------------------------------------------------------------------------------------------------
 
 
@@ -210,65 +186,20 @@ def _values(q: Array, own: NDArray[np.int64], default: Array, eta: float) -> Arr
     return np.where(is_lazy, (q * np.where(is_lazy[:, None], default, 0.0)).sum(axis=1) + eta, taken)
 
 
-def _fit(episodes: list[_Episode], gamma: float, rng: np.random.Generator, updates: int, eta: float) -> _Network:
+def _fit(episodes: list[_Episode], gamma: float, rng: np.random.Generator, updates: int, eta: float) -> SmallNetwork:
     data = _sample(episodes, gamma, _N_STEPS)
     returns = np.concatenate([_returns(episode, gamma) for episode in episodes])
     n_actions = data.default.shape[1]
-    network = _Network(data.seen, n_actions, float(returns.mean()), float(returns.std()) or 1.0, rng)
+    network = SmallNetwork(data.seen, n_actions, float(returns.mean()), float(returns.std()) or 1.0, rng)
     explored, target = np.flatnonzero(data.random), np.zeros(len(data.gain))
     for update in range(updates):
         if update % _TARGET_INTERVAL == 0:
             target = data.gain + data.weight * _values(network(data.after), data.own, data.default, eta)
-        rows = rng.integers(len(target), size=_BATCH)
+        rows = rng.integers(len(target), size=BATCH)
         if explored.size:  # half of the batch: otherwise actions that the agent does not choose would be rare
-            rows[: _BATCH // 2] = explored[rng.integers(explored.size, size=_BATCH // 2)]
+            rows[: BATCH // 2] = explored[rng.integers(explored.size, size=BATCH // 2)]
         network.update(data.seen[rows], data.action[rows], target[rows], _LEARNING_RATE * (1.0 - update / updates))
     return network
-
-
-class _Network:
-    """A network with two hidden layers, trained by Adam. Inputs and outputs are standardized."""
-
-    def __init__(self, seen: Array, outputs: int, mean: float, scale: float, rng: np.random.Generator) -> None:
-        self._mean, self._deviation = seen.mean(axis=0), seen.std(axis=0) + 1e-6
-        self._offset, self._scale = mean, scale
-        sizes = (seen.shape[1], *_HIDDEN, outputs)
-        self._weights = [rng.normal(size=(one, other)) * np.sqrt(2.0 / one) for one, other in pairwise(sizes)] + [
-            np.zeros(size) for size in sizes[1:]
-        ]
-        self._weights[len(_HIDDEN)] *= 0.01
-        self._moments = [(np.zeros_like(weight), np.zeros_like(weight)) for weight in self._weights]
-        self._count = 0
-
-    def __call__(self, seen: Array) -> Array:
-        parts = [self._layers(seen[first : first + _BATCH])[-1] for first in range(0, len(seen), _BATCH)]
-        return self._offset + self._scale * np.concatenate(parts)
-
-    def update(self, seen: Array, action: NDArray[np.int64], target: Array, rate: float) -> None:
-        """Makes a gradient step on the squared error of the values of some actions."""
-        layers, depth = self._layers(seen), len(_HIDDEN) + 1
-        back = np.zeros_like(layers[-1])
-        rows = np.arange(len(action))
-        back[rows, action] = (layers[-1][rows, action] - (target - self._offset) / self._scale) / len(action)
-        gradients: list[Array] = [np.empty(0)] * (2 * depth)
-        for layer in reversed(range(depth)):
-            gradients[layer], gradients[depth + layer] = layers[layer].T @ back, back.sum(axis=0)
-            back = (back @ self._weights[layer].T) * (layers[layer] > 0.0)
-        self._count += 1
-        for weight, gradient, (first, second) in zip(self._weights, gradients, self._moments, strict=True):
-            first += 0.1 * (gradient - first)
-            second += 0.001 * (gradient**2 - second)
-            step = first / (1.0 - 0.9**self._count)
-            weight -= rate * step / (np.sqrt(second / (1.0 - 0.999**self._count)) + 1e-8)
-
-    def _layers(self, seen: Array) -> list[Array]:
-        """Returns the standardized input, the hidden layers and the output."""
-        depth = len(_HIDDEN) + 1
-        layers = [np.clip((seen - self._mean) / self._deviation, -10.0, 10.0)]
-        for layer in range(depth):
-            out = layers[-1] @ self._weights[layer] + self._weights[depth + layer]
-            layers.append(out if layer == depth - 1 else np.maximum(out, 0.0))
-        return layers
 
 
 # -- judging ---------------------------------------------------------------------------------------------------------
@@ -282,7 +213,7 @@ def _returns(episode: _Episode, gamma: float) -> Array:
     return returns
 
 
-def _td_error(network: _Network, episodes: list[_Episode], gamma: float, eta: float) -> dict[str, float]:
+def _td_error(network: SmallNetwork, episodes: list[_Episode], gamma: float, eta: float) -> dict[str, float]:
     """Returns the root mean square of one-step TD errors, and the spread of the values."""
     data = _sample(episodes, gamma, 1)
     found = network(data.seen)[np.arange(len(data.action)), data.action]
@@ -290,7 +221,7 @@ def _td_error(network: _Network, episodes: list[_Episode], gamma: float, eta: fl
     return {"td_error": float(np.sqrt(np.mean((found - target) ** 2))), "value_spread": float(found.std())}
 
 
-def _correlation(network: _Network, episodes: list[_Episode], gamma: float) -> dict[str, Any]:
+def _correlation(network: SmallNetwork, episodes: list[_Episode], gamma: float) -> dict[str, Any]:
     """Returns the correlation of the values with Monte Carlo returns, and the number of returns.
 
     A return counts from the last random action of an episode. Near a truncation, where the rest of the return is

@@ -71,7 +71,7 @@ def explain(
         made = record_player(
             player, where, episodes=episodes, seed=seed, max_steps=max_steps, gamma=gamma,
             critic="fit" if isinstance(player, OtherPlayer) else None,
-            progress=lambda done, steps: tell(f"recording, {steps:,} steps", done, episodes),
+            progress=tell,
         )  # fmt: skip
         chosen = moments_in_control(made, rank(made), moments)
         discount = player.gamma or (0.99 if gamma is None else gamma)

@@ -11,9 +11,9 @@ Every measure gives each step a score; the larger it is, the more the step matte
   HIGHLIGHTS does with its interval between summary states (Amir and Amir 2018).
 * `entropy`: the negative entropy of a softmax of the values, at a temperature of their standard deviation. A policy
   that is sure of its action is taken as a sign that the action matters (Huang et al. 2018, critical states).
+* `mask`: the probability that a learned mask keeps the agent's action. The mask is a network of its own, trained to
+  blind the agent as often as possible while the return stays the same (StateMask; Cheng et al. 2023).
 * `random`: uniform random numbers, the baseline.
-
-A mask learned by a network of its own (StateMask; Cheng et al. 2023) is not included.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def rank(recording: Recording, by: str = "lazy_gap", *, seed: int = 0) -> Rankin
 
     Args:
         recording: The recording.
-        by: `lazy_gap`, `critical_eta`, `action_gap`, `importance_advice`, `highlights`, `entropy` or `random`; the
-            module `lazymdp.explain.rank` describes them.
+        by: `lazy_gap`, `critical_eta`, `action_gap`, `importance_advice`, `highlights`, `entropy`, `mask` or
+            `random`; the module `lazymdp.explain.rank` describes them.
         seed: Random seed of the measure `random`.
 
     Raises:
@@ -144,6 +144,14 @@ def entropy(steps: Steps, rng: np.random.Generator) -> NDArray[np.float64]:
     return np.asarray((np.exp(log_probability) * log_probability).sum(axis=1))
 
 
+def mask(steps: Steps, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Returns the recorded probabilities `[T]` that a learned mask keeps the agent's action.
+
+    Cheng et al. 2023, "StateMask: explaining deep reinforcement learning through state mask", NeurIPS.
+    """
+    return steps.get("mask", np.full(len(steps["action"]), np.nan))
+
+
 def random(steps: Steps, rng: np.random.Generator) -> NDArray[np.float64]:
     """Returns uniform random scores `[T]`, the baseline that every measure should beat."""
     return rng.random(len(steps["action"]))
@@ -157,9 +165,12 @@ def _known(steps: Steps, measure: Callable[[NDArray[np.float64]], NDArray[np.flo
 
 MEASURES: dict[str, Callable[[Steps, np.random.Generator], NDArray[np.float64]]] = {
     function.__name__: function
-    for function in (lazy_gap, critical_eta, action_gap, importance_advice, highlights, entropy, random)
+    for function in (lazy_gap, critical_eta, action_gap, importance_advice, highlights, entropy, mask, random)
 }
 """The measures by name."""
 
 _VALUES = "the agent has no values. Record it with critic='fit'."
-_REMEDIES = {"critical_eta": "only exact agents and dials, which are trained for a range of prices, have it."}
+_REMEDIES = {
+    "critical_eta": "only exact agents and dials, which are trained for a range of prices, have it.",
+    "mask": "no mask was trained. Record it with mask='fit', or at the command line with `lazymdp record --mask fit`.",
+}

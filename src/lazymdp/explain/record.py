@@ -17,6 +17,7 @@ from lazymdp.defaults.protocol import noop_of
 from lazymdp.exact.path import EtaPath
 from lazymdp.explain.environments import (
     action_names,
+    batched,
     env_name,
     first_action,
     flat_size,
@@ -25,12 +26,16 @@ from lazymdp.explain.environments import (
     frames_per_second,
 )
 from lazymdp.explain.extra import extra
+from lazymdp.explain.mask import STEPS as MASK_STEPS
+from lazymdp.explain.mask import FittedMask, fit_mask
 from lazymdp.explain.named_agents import find_agent
 from lazymdp.explain.players import ExactPlayer, OtherPlayer, Player, TrainedPlayer
 from lazymdp.explain.recording import EpisodeWriter, Recording, RecordingWriter, check_free
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, the amount of work done and the total amount."""
 LONGEST = 27_000
 """Longest episode in steps, unless `max_steps` is given: the 30 minutes that Atari games are played."""
 _ROWS = 256
@@ -49,8 +54,10 @@ def record(
     default_policy: Any = None,
     gamma: float | None = None,
     critic: str | None = None,
+    mask: str | None = None,
+    mask_steps: int = MASK_STEPS,
     trust: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Recording:
     """Plays whole episodes with an agent, and writes them to a folder in the format of `lazymdp.explain.recording`.
 
@@ -75,19 +82,24 @@ def record(
             the critic (by default 0.99).
         critic: How the values of an agent that has none are estimated: `fit` evaluates its policy, as
             `lazymdp.explain.critic` describes; with None they are unknown (NaN).
+        mask: `fit` trains a mask, as `lazymdp.explain.mask` describes, and records how likely it keeps the agent's
+            action in each step, by which `lz.explain.rank` can rank; with None there is no mask.
+        mask_steps: Steps that are played to train the mask.
         trust: Allow code to run that text names: a Stable-Baselines3 file, a module, or what a run names.
-        progress: Called after every step with the number of whole episodes and the number of steps so far.
+        progress: Called with what is being done, the amount of work done and the total amount: after every step that
+            is recorded with the number of whole episodes, and while a mask is trained with its steps.
 
     Returns:
         The recording.
     """
-    _check(folder, episodes, seed, max_steps, critic)
+    _check(folder, episodes, seed, max_steps, critic, mask, mask_steps)
     if eta is not None:
         check_eta(eta)
     player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
     return record_player(
-        player, folder, episodes=episodes, seed=seed, max_steps=max_steps, gamma=gamma, critic=critic, progress=progress
-    )
+        player, folder, episodes=episodes, seed=seed, max_steps=max_steps, gamma=gamma, critic=critic, mask=mask,
+        mask_steps=mask_steps, progress=progress,
+    )  # fmt: skip
 
 
 def record_player(
@@ -99,16 +111,25 @@ def record_player(
     max_steps: int | None = None,
     gamma: float | None = None,
     critic: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    mask: str | None = None,
+    mask_steps: int = MASK_STEPS,
+    progress: Progress | None = None,
 ) -> Recording:
     """Plays and records an agent that is in its environment already; `record` describes the arguments."""
-    _check(folder, episodes, seed, max_steps, critic)
-    limit = LONGEST if max_steps is None else max_steps
+    _check(folder, episodes, seed, max_steps, critic, mask, mask_steps)
+    limit, tell = LONGEST if max_steps is None else max_steps, progress or (lambda *_: None)
     start = _start(player, seed)
     frame = _first_frame(player)
     about = _about(player, seed, frame)
     if critic is not None:
         about["critic"] = _fit(player, gamma, seed, limit)
+    fitted = None
+    if mask is not None:
+        fitted = fit_mask(
+            player, seed=seed, max_steps=limit, steps=mask_steps, progress=lambda *did: tell("training the mask", *did)
+        )
+        about["mask"] = fitted.about
+    if critic is not None or mask is not None:
         start = _start(player, seed)
     writer = RecordingWriter(folder, about)
     steps = 0
@@ -116,14 +137,16 @@ def record_player(
         if episode:
             start = _start(player, seed + episode)
         with writer.episode(seed + episode) as file:
-            for _ in _play(player, file, start, limit, frame is not None):
+            for _ in _play(player, _Rows(player, file, frame is not None, fitted), start, limit):
                 steps += 1
-                if progress is not None:
-                    progress(episode, steps)
+                tell(f"recording, {steps:,} steps", episode, episodes)
     return Recording(folder)
 
 
-def _check(folder: str | os.PathLike[str], episodes: int, seed: int, max_steps: int | None, critic: str | None) -> None:
+def _check(
+    folder: str | os.PathLike[str], episodes: int, seed: int, max_steps: int | None, critic: str | None,
+    mask: str | None, mask_steps: int,
+) -> None:  # fmt: skip
     """Raises an error if nothing can be recorded with these arguments."""
     check_count(episodes, "episodes", "the number of episodes")
     check_seed(seed)
@@ -131,6 +154,9 @@ def _check(folder: str | os.PathLike[str], episodes: int, seed: int, max_steps: 
         check_count(max_steps, "max_steps", "the longest episode")
     if critic not in (None, "fit"):
         raise ValueError(f"critic is {critic!r}, expected 'fit' or None.")
+    if mask not in (None, "fit"):
+        raise ValueError(f"mask is {mask!r}, expected 'fit' or None.")
+    check_count(mask_steps, "mask_steps", "the number of steps that are played to train the mask")
     check_free(Path(folder))
     extra("pyarrow.parquet"), extra("PIL.Image")
 
@@ -203,14 +229,14 @@ def _about(player: Player, seed: int, frame: NDArray[np.uint8] | None) -> dict[s
     }
 
 
-def _play(player: Player, file: EpisodeWriter, start: _Start, limit: int, has_frames: bool) -> Any:
+def _play(player: Player, rows: _Rows, start: _Start, limit: int) -> Any:
     """Plays an episode from its first observation, and writes it; yields after every step."""
     env, first = player.env, first_action(player.env)
     observation, choice = start
-    last, rows = _noop(player), _Rows(player, file, has_frames)
+    last = _noop(player)
     for step in range(1, limit + 1):
-        if has_frames:
-            file.add_frame(frame_of(env))
+        if rows.has_frames:
+            rows.file.add_frame(frame_of(env))
         after, _, terminated, truncated, info = env.step(choice)
         truncated = bool(truncated or step == limit) and not terminated
         price = 0.0 if player.eta is None else 0.0 - info["control_cost"]  # not -0.0
@@ -221,14 +247,15 @@ def _play(player: Player, file: EpisodeWriter, start: _Start, limit: int, has_fr
             break
         choice = player.choose(observation, last)
     rows.flush()
-    file.end(terminated, truncated)
+    rows.file.end(terminated, truncated)
 
 
 class _Rows:
     """Collects steps until there are enough to judge and write them together."""
 
-    def __init__(self, player: Player, file: EpisodeWriter, has_frames: bool) -> None:
-        self._player, self._file = player, file
+    def __init__(self, player: Player, file: EpisodeWriter, has_frames: bool, mask: FittedMask | None) -> None:
+        self.file, self.has_frames = file, has_frames
+        self._player, self._mask = player, mask
         self._space = player.env.observation_space
         self._flat = flat_size(self._space, has_frames) is not None
         self._rows: list[tuple[Any, int, int, int, float, float]] = []
@@ -255,7 +282,9 @@ class _Rows:
         }  # fmt: skip
         if self._flat:
             columns["observation"] = np.array([flattened(self._space, seen) for seen in observations])
-        self._file.add_steps(columns)
+        if self._mask is not None:
+            columns["mask"] = self._mask.keep(batched(self._space, observations))
+        self.file.add_steps(columns)
         self._rows = []
 
 

@@ -47,10 +47,12 @@ COLUMNS = {
     "critical_eta": "float64",  # largest price at which the agent takes control; null if unknown
     "q": "list",  # [A] values of taking control with each action; NaN if unknown
     "default_probability": "list",  # [A] probabilities of the default policy; NaN if unknown
+    "mask": "float64",  # probability that a learned mask keeps the agent's action; not every recording has this column
     "observation": "list",  # the observation, flattened; not every recording has this column
 }
 """Columns of an episode and their types. Columns of type `list` hold doubles."""
 
+_OPTIONAL = ("mask", "observation")
 _ABOUT: dict[str, type | tuple[type, ...]] = {
     "agent": str, "env": str, "eta": (int, float, type(None)), "default_policy": str, "action_names": list,
     "n_actions": int, "frames_per_second": (int, float), "frame_shape": (list, type(None)), "episodes": int,
@@ -100,14 +102,14 @@ class Recording:
     def steps(self, episode: int) -> dict[str, NDArray[Any]]:
         """Returns the columns of an episode as arrays `[T]`.
 
-        `q` and `default_probability` are `[T, A]`, and `observation` is `[T, D]` where the recording has it.
+        `q` and `default_probability` are `[T, A]`. `observation`, `[T, D]`, and `mask` are in some recordings only.
         """
         path = self._path(self._checked(episode), "parquet")
         with _reading(path):
             table = extra("pyarrow.parquet").read_table(path, page_checksum_verification=True)
             columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items() if name in table.column_names}
         length = self._summaries[episode]["length"]
-        if missing := [name for name in COLUMNS if name not in columns and name != "observation"]:
+        if missing := [name for name in COLUMNS if name not in columns and name not in _OPTIONAL]:
             raise ValueError(f"{path} is damaged: it has no column {missing[0]!r}.")
         if wrong := [name for name, column in columns.items() if len(column) != length]:
             raise ValueError(f"{path} is damaged: {len(columns[wrong[0]])} rows of {wrong[0]}, expected {length}.")

@@ -84,6 +84,7 @@ def _replayed(
     count = min(samples, max(FEWEST, MOST_STEPS // (2 * len(steps["reward"]))))
     own, by_default = np.zeros(count), np.zeros(count)
     likely, first = steps["default_probability"][step], first_action(player.env)
+    likely = likely / likely.sum()  # networks compute in single precision, and a third is then not exact enough
     for sample in range(count):
         rng = np.random.default_rng([seed, episode, step, sample])
         drawn = int(rng.choice(likely.size, p=likely)) + first if np.isfinite(likely).all() else player.env.lazy_action

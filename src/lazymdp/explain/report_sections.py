@@ -131,12 +131,16 @@ def followed_section(about: Mapping[str, Any]) -> str:
         interval = ""
         if row.get("low") is not None and row.get("high") is not None:
             interval = f' <span class="muted">({number(row["low"])} to {number(row["high"])})</span>'
-        cells = [f"{number(row['return_agent'])}", f"{number(row['return_default'])}{interval}"]
+        cells = ["", ""]  # of a moment that could not be replayed
+        if row["return_agent"] is not None:
+            cells = [f"{number(row['return_agent'])}", f"{number(row['return_default'])}{interval}"]
         place = f"Episode {row['episode']}, step {row['step']:,}" if "episode" in row else f"Step {row['step']:,}"
         rows.append([place, *cells, escaped(row.get("note") or "")])
     if not rows:
         return ""
     heads = ["Moment", "Return with the agent", "Return with the default policy", "Note"]
+    if not any(row[-1] for row in rows):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
     return (
         '<h3>What would have followed</h3><p class="muted small">Replayed from the same state: once with the choice of '
         "the agent, once with the default policy in its place for one step. Returns from there on, discounted.</p>"

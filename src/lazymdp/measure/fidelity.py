@@ -78,7 +78,7 @@ class Fidelity:
         """
         sign = 1.0 if self.mode == "replace" else -1.0
         between = sign * (self._losses("top") - self._losses(check_choice(against, "against", KINDS[1:])))
-        return mean_interval(_mean_over(self.shares, between), confidence=self.confidence)
+        return mean_interval(mean_over(self.shares, between), confidence=self.confidence)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes one row per kind and share: the loss with its interval, and the share of steps handed over."""
@@ -151,7 +151,7 @@ def fidelity(
         handed = {kind: np.empty(chosen.size) for kind in KINDS}
         for kind in KINDS:
             for column, share in enumerate(chosen):
-                rule = _rule(kind, mode == "keep", scores, float(share), seed, count)
+                rule = handover_rule(kind, mode == "keep", scores, float(share), seed, count)
                 played = player.play(seeds, rule, None if kind == "random" else importance)
                 returns[kind][:, column] = [episode.total for episode in played]
                 handed[kind][column] = np.concatenate([episode.handed for episode in played]).mean()
@@ -161,7 +161,7 @@ def fidelity(
     return Fidelity(mode, chosen, baseline, returns, handed, confidence)
 
 
-def _rule(kind: str, keep: bool, scores: NDArray[np.float64], share: float, seed: int, count: int) -> Rule:
+def handover_rule(kind: str, keep: bool, scores: NDArray[np.float64], share: float, seed: int, count: int) -> Rule:
     """Returns the rule that chooses a share of the steps: those with the highest scores, the lowest, or any."""
     sign = -1.0 if kind == "bottom" else 1.0
     edge, at_edge = (0.0, share) if kind == "random" else threshold(sign * scores, share)
@@ -186,7 +186,7 @@ def threshold(scores: NDArray[np.float64], share: float) -> tuple[float, float]:
     return float(values[index]), float((share * scores.size - above[index]) / counts[index])
 
 
-def _mean_over(shares: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_over(shares: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns the mean height of curves `[E, K]` over the shares `[K]`, by the trapezoidal rule: `[E]`."""
     if shares.size == 1:
         return curves[:, 0]

@@ -107,11 +107,11 @@ def fidelity_score(
         recorded = player.play(seeds, importance=importance)
         chosen = [chosen_steps(protocol, episode.importance, part) for episode in recorded]
         random = [random_steps(protocol, steps, rng) for steps in chosen]
-        changes = [_changes(player, recorded, steps) for steps in (chosen, random)]
+        changes = [changes_of_return(player, recorded, steps) for steps in (chosen, random)]
     finally:
         player.close()
     taken = np.array([steps.mean() for steps in chosen])  # the same for random steps
-    score, at_random = (_score(protocol, taken, np.abs(change) / unit, confidence) for change in changes)
+    score, at_random = (score_of(protocol, taken, np.abs(change) / unit, confidence) for change in changes)
     change, random_change = (mean_interval(change, confidence=confidence) for change in changes)
     return FidelityScore(
         protocol, protocol != "statemask-code", score, at_random, change, random_change, float(taken.mean())
@@ -156,7 +156,9 @@ def random_steps(protocol: str, chosen: NDArray[np.bool_], rng: np.random.Genera
     return steps
 
 
-def _changes(player: Player, recorded: Sequence[Episode], chosen: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+def changes_of_return(
+    player: Player, recorded: Sequence[Episode], chosen: Sequence[NDArray[np.bool_]]
+) -> NDArray[np.float64]:
     """Plays every episode again with the chosen steps handed over: `[E]` changes of the return."""
     firsts = np.array([int(np.argmax(steps)) for steps in chosen])
 
@@ -175,7 +177,7 @@ def _changes(player: Player, recorded: Sequence[Episode], chosen: Sequence[NDArr
     return np.array([new.total - old.total for old, new in zip(recorded, again, strict=True)])
 
 
-def _score(protocol: str, taken: NDArray[np.float64], change: NDArray[np.float64], confidence: float) -> Interval:
+def score_of(protocol: str, taken: NDArray[np.float64], change: NDArray[np.float64], confidence: float) -> Interval:
     """Returns `log(mean change / mean taken)`, or minus that, with a percentile bootstrap interval over episodes."""
     count = taken.size
     draws = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), size=_RESAMPLES) / count

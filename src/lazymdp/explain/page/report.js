@@ -200,17 +200,39 @@
           stroke([plot.bbox.left, y(row.return)], [plot.bbox.left + plot.bbox.width, y(row.return)]);
           ctx.setLineDash([]);
         }
-        ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-        ctx.fillStyle = color("--muted");
-        const text = alone ? "default policy alone" : `\u03b7 ${number(row.eta)}`;
-        const edge = plot.bbox.left + plot.bbox.width;
-        const beyond = alone || x(rates[i]) + ctx.measureText(text).width + 10 * devicePixelRatio > edge;
-        ctx.textAlign = beyond ? "right" : "left";
-        const place = alone ? edge - 4 * devicePixelRatio : x(rates[i]) + (beyond ? -8 : 8) * devicePixelRatio;
-        ctx.fillText(text, place, y(row.return) + (alone ? -6 : 15) * devicePixelRatio);
       });
+      label(plot, ctx, points.map((row, i) => ({ row, x: x(rates[i]), y: y(row.return), low: y(row.low ?? row.return), high: y(row.high ?? row.return) })));
       ctx.restore();
     };
+    /** Writes the price beside each point where it covers nothing; a price without room is in the table only. */
+    function label(plot, ctx, marks) {
+      const unit = devicePixelRatio;
+      const { left, top, width, height } = plot.bbox;
+      const taken = marks.flatMap(({ row, x, y, low, high }) => [
+        [x - 5 * unit, y - 5 * unit, x + 5 * unit, y + 5 * unit], [x - unit, high, x + unit, low],
+        ...(row.eta === null ? [[left, y - unit, left + width, y + unit]] : []), // the dashed line
+      ]);
+      const free = ([a, b, c, d]) => a >= left && c <= left + width && b >= top && d <= top + height
+        && taken.every(([e, f, g, h]) => c <= e || g <= a || d <= f || h <= b);
+      ctx.font = `${11 * unit}px system-ui, sans-serif`;
+      ctx.fillStyle = color("--muted");
+      ctx.textAlign = "left";
+      ctx.textBaseline = "middle";
+      for (const { row, x, y } of marks) {
+        const alone = row.eta === null;
+        const text = alone ? "default policy alone" : `\u03b7 ${number(row.eta)}`;
+        const size = ctx.measureText(text).width;
+        const places = [[8, 13], [8, -13], [-8, 13], [-8, -13], [9, 0], [-9, 0], [8, 26], [-8, 26], [8, -26], [-8, -26]];
+        const found = places.map(([across, down]) => {
+          const start = alone ? left + width - size - 4 * unit : x + across * unit - (across < 0 ? size : 0);
+          const middle = y + (alone && Math.abs(down) < 10 ? -10 : down) * unit;
+          return [start, middle - 7 * unit, start + size, middle + 7 * unit];
+        }).find(free);
+        if (!found) continue;
+        taken.push(found);
+        ctx.fillText(text, found[0], (found[1] + found[3]) / 2);
+      }
+    }
     return page.plot(holder, {
       padding: [12, 12, 0, 0], cursor: { show: false },
       scales: { x: { time: false, range: () => [-0.04 * right, 1.08 * right] }, y: { range: () => [low - room, high + room] } },
