@@ -94,7 +94,7 @@ def _played(config: Config, game: str, tell: Callable[[float], None]) -> Table:
         playing = [episode for episode, tally in enumerate(tallies) if not tally.ended]
         if not playing:
             break
-        choices, _ = player.predict(seen)
+        choices = np.asarray(player.predict(seen)[0])
         for episode in playing:
             env: Any = envs[episode]
             tallies[episode].count(env.unwrapped.ale.getRAM(), bool(choices[episode] != agent.lazy_action))
@@ -130,7 +130,7 @@ class Tally:
         steps[0] += 1
         steps[1] += control
 
-    def rows(self, episode: int) -> Table:
+    def rows(self, episode: int) -> dict[str, NDArray[Any]]:
         """Return the counts of the episode, one row per situation."""
         turns, distances = zip(*sorted(self._counts, key=str), strict=True)
         counts = np.array([self._counts[key] for key in zip(turns, distances, strict=True)])
