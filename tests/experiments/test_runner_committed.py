@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-DISAGREES = {"dqn-dopamine", "fidelity"}
+DISAGREES = {"atari-moments", "dqn-dopamine", "fidelity"}
 """Results that report where we do not reach published numbers, or predictions written before the run."""
 
 

@@ -140,4 +140,5 @@ def test_a_part_is_made_once_and_removed_at_the_end(tmp_path):
 
 
 def test_only_studies_are_redrawn_by_default():
-    assert [name for name, experiment in EXPERIMENTS.items() if experiment.needs_gpu] == ["minatar", "dqn-dopamine"]
+    studies = [name for name, experiment in EXPERIMENTS.items() if experiment.needs_gpu]
+    assert studies == ["fidelity", "minatar", "dqn-dopamine", "atari-moments"]
