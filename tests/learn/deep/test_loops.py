@@ -68,7 +68,7 @@ class Counter:
     def update(self, learner, iteration, slot, price, key, count):
         return learner._replace(updates=learner.updates + count, last_slots=learner.last_slots + slot * count)
 
-    def end_rollout(self, learner, iteration, key):
+    def end_rollout(self, learner, iteration, price, key):
         return learner._replace(rollouts=learner.rollouts + 1)
 
 
