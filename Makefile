@@ -112,7 +112,9 @@ $(VENV)/deep: pyproject.toml $(VENV)/dev
 	touch $@
 
 $(VENV)/sweep: pyproject.toml $(VENV)/deep
-	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]' 'moto[s3,server]>=5'
+	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]'
+	# Separately: pip would take moto's newest boto3, and then look in vain for a version of s3fs that goes with it.
+	$(PIP) install 'moto[s3,server]>=5'
 	touch $@
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev
