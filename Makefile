@@ -112,8 +112,8 @@ $(VENV)/deep: pyproject.toml $(VENV)/dev
 	touch $@
 
 $(VENV)/sweep: pyproject.toml $(VENV)/deep
-	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]'
-	# Separately: pip would take moto's newest boto3, and then look in vain for a version of s3fs that goes with it.
+	# moto separately, and after a boto3 that goes with s3fs: otherwise pip takes the newest one, which does not.
+	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]' 'aiobotocore[boto3]'
 	$(PIP) install 'moto[s3,server]>=5'
 	touch $@
 
