@@ -112,9 +112,9 @@ $(VENV)/deep: pyproject.toml $(VENV)/dev
 	touch $@
 
 $(VENV)/sweep: pyproject.toml $(VENV)/deep
-	# moto separately, and after a boto3 that goes with s3fs: otherwise pip takes the newest one, which does not.
-	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]' 'aiobotocore[boto3]'
-	$(PIP) install 'moto[s3,server]>=5'
+	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]'
+	# moto separately, and with the botocore that s3fs needs: otherwise pip takes the newest one, which s3fs refuses.
+	$(PIP) install 'moto[s3,server]>=5' "botocore==$$($(BIN)/python -c 'import botocore; print(botocore.__version__)')"
 	touch $@
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev
