@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -29,8 +28,9 @@ def main() -> int:
     os.dup2(2, 1)  # so that nothing that an environment prints is read as a message
     given = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    cache = Path(tempfile.gettempdir()) / f"lazymdp-jax-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))  # the runs of a study share most programs
+    # The runs of a study share most programs. Not in /tmp, where another user could put programs for us to run.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazymdp" / "jax"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     sys.path[:] = [*sys.path, *(entry for entry in given["sys_path"] if entry not in sys.path)]
     stopping = threading.Event()
