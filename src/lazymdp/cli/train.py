@@ -34,7 +34,7 @@ _METAVARS = {
     "network": "{nature,minatar,mlp}", "hidden": "INT [INT ...]", "final_learning_rate": "FLOAT", "epochs": "INT",
     "minibatches": "INT", "lambda_": "FLOAT", "max_grad_norm": "FLOAT", "decay_fraction": "SHARE",
     "layer_norm": "{True,False}", "huber": "{True,False}", "reward_scale": "FLOAT", "exploration_persistence": "FLOAT",
-    "adam_epsilon": "FLOAT", "buffer_size": "INT",
+    "adam_epsilon": "FLOAT", "buffer_size": "INT", "act_with_target": "{True,False}",
     "batch_size": "INT", "learning_starts": "INT", "update_interval": "INT", "target_update_interval": "INT",
     "warm_start": "RUN",
 }  # fmt: skip

@@ -146,6 +146,8 @@ def test_default_settings_depend_on_the_algorithm_and_the_environment():
     atari = default_config("ALE/Breakout-v5", "pqn")
     assert atari.n_envs == 512 and atari.clip_rewards
     assert default_config("ALE/Breakout-v5", "dqn").buffer_size == 1_000_000
+    assert DQNConfig.atari().act_with_target and not DQNConfig.minatar().act_with_target
+    assert (DQNConfig.atari().zero_fraction, DQNConfig.atari(eta=0.1).zero_fraction) == (0.8, 0.0)
     minatar = DQNConfig.minatar(n_envs=16, eta=0.1)
     assert (minatar.n_envs, minatar.buffer_size, minatar.learning_rate) == (16, 100_000, 2.5e-4)
     assert (minatar.network, minatar.clip_rewards, minatar.adam_epsilon) == ("minatar", True, 3.125e-4)

@@ -116,6 +116,39 @@ def test_it_acts_over_its_default_policy(form):
     assert form == "augmented" or bool(high_price.lazy.all())
 
 
+@pytest.mark.parametrize("with_target", [False, True])
+def test_the_network_that_chooses_changes_with_every_update_or_with_every_copy(with_target):
+    config = replace(SMALL, act_with_target=with_target, learning_rate=0.1, rollout=10, target_update_interval=160)
+    dqn = made(replace(config, control_budget=None))
+    start, advance = compiled(dqn)
+    run, seen, changes = start(jax.random.key(0)), jnp.eye(7), []
+    for iteration in range(8):  # 40 steps each: updates from the third iteration on, copies after the fourth and eighth
+        before = dqn.network.apply(dqn.acting(run.learner), seen, jnp.full(7, 0.1))
+        run, _ = advance(run)
+        after = dqn.network.apply(dqn.acting(run.learner), seen, jnp.full(7, 0.1))
+        if not np.allclose(before, after):
+            changes.append(iteration)
+    assert changes == ([3, 7] if with_target else [2, 3, 4, 5, 6, 7])
+
+
+def test_with_the_target_network_choosing_a_run_follows_its_policy():
+    """Without a copy, the agent acts as the network did at the start, however far the newest network has moved."""
+    config = replace(SMALL, act_with_target=True, learning_rate=0.1, target_update_interval=10_000, final_epsilon=0.0)
+    config = replace(config, exploration_fraction=0.05, control_budget=None, eta=-5.0, form="structured")
+    dqn = made(config)
+    start, advance = compiled(dqn)
+    run = start(jax.random.key(0))
+    greedy = np.asarray(dqn.network.apply(run.learner.parameters, jnp.eye(7), jnp.full(7, -5.0))).argmax(-1)
+    for _ in range(config.iterations):
+        run, _ = advance(run)
+    moved = np.asarray(dqn.network.apply(run.learner.parameters, jnp.eye(7), jnp.full(7, -5.0))).argmax(-1)
+    last = jax.tree.map(np.asarray, run.learner.replay)
+    rows = np.arange(config.iterations * config.rollout - 50, config.iterations * config.rollout) % len(last.taught)
+    states = last.observation[rows].argmax(-1)
+    np.testing.assert_array_equal(last.taught[rows], greedy[states])
+    assert (moved[states] != greedy[states]).any()  # the newest network would have chosen differently
+
+
 def test_exploration_falls_as_in_dopamine():
     dqn = made(DQNConfig.atari(network="mlp"))
     found = [float(dqn.epsilon(steps)) for steps in (0, 20_000, 145_000, 270_000, 10_000_000)]

@@ -53,6 +53,9 @@ class Counter:
         parameters = self.network.init(key) if parameters is None else parameters
         return Counted(parameters, jnp.int32(0), jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
+    def acting(self, learner):
+        return learner.parameters
+
     def epsilon(self, steps):
         return jnp.float32(1.0)
 

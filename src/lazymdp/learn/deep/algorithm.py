@@ -50,6 +50,9 @@ class Algorithm(Protocol):
     def init(self, key: Array, parameters: Parameters | None = None) -> Learner:
         """Returns a new learner, whose network starts from `parameters` if given."""
 
+    def acting(self, learner: Learner) -> Parameters:
+        """Returns the parameters of the network that chooses."""
+
     def epsilon(self, steps: Array) -> Array:
         """Returns the probability of a random choice after `steps` agent steps."""
 

@@ -230,6 +230,10 @@ class DQNConfig(AlgorithmConfig):
     """Agent steps between two updates, over all environments."""
     target_update_interval: int = 1_000
     """Agent steps between two copies of the network to the target network."""
+    act_with_target: bool = False
+    """Choose with the target network. Between two steps of an environment there are `n_envs / update_interval` updates.
+    If these are many, the newest network's best action changes within an episode, and no policy is followed for long.
+    """
     huber: bool = False
     """Use the Huber loss, which is linear in errors above `reward_scale`, instead of the squared error."""
     max_grad_norm: float | None = None
@@ -256,12 +260,17 @@ class DQNConfig(AlgorithmConfig):
 
         The range of prices covers games with frequent rewards, in which a dial still takes control at a price of 0.1,
         and games with rare ones, in which it takes control up to 0.01. Half of the episodes are played at price 0,
-        because episodes in which the agent is lazy teach little.
+        because episodes in which the agent is lazy teach little, and at first all of them: otherwise a dial does not
+        learn Zaxxon within ten million frames. The target network chooses, because there are 32 updates between two
+        steps of an environment.
         """
         settings: dict[str, Any] = dict(
             steps=50_000_000, n_envs=128, buffer_size=1_000_000, learning_starts=20_000, target_update_interval=8_000,
-            learning_rate=6.25e-5, adam_epsilon=1.5e-4, clip_rewards=True, eta=(0.001, 0.5), zero_share=0.5,
+            learning_rate=6.25e-5, adam_epsilon=1.5e-4, clip_rewards=True, act_with_target=True, eta=(0.001, 0.5),
+            zero_share=0.5,
         )  # fmt: skip
+        if isinstance(changed.get("eta", settings["eta"]), tuple | list):
+            settings["zero_fraction"] = 0.8
         return cls._exploring(settings | changed)
 
     @classmethod

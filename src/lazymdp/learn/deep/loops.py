@@ -103,7 +103,7 @@ def turn(
     last_choice = jnp.where(actors.lazy, env.n_actions, actors.action)
     # Random choices last only while epsilon is high: later, they would throw away what a good policy achieves.
     exploration = Exploration(epsilon, config.exploration_persistence * epsilon, actors.exploring, last_choice)
-    choice = act(algorithm, run.learner.parameters, observation, actors.eta, actors.action, uniform, exploration)
+    choice = act(algorithm, algorithm.acting(run.learner), observation, actors.eta, actors.action, uniform, exploration)
     reward = jnp.clip(outcome.reward, -1.0, 1.0) if config.clip_rewards else outcome.reward
     learner = algorithm.record(
         run.learner,

@@ -143,6 +143,10 @@ class PQN:
         lessons = jax.eval_shape(self.lessons, learner, prices.initial(self.config), key)
         return learner._replace(lessons=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), lessons))
 
+    def acting(self, learner: PQNLearner) -> Parameters:
+        """Returns the parameters of the network that chooses."""
+        return learner.parameters
+
     def epsilon(self, steps: Array) -> Array:
         """Returns the probability of a random choice after `steps` agent steps; it is constant during a rollout."""
         config = self.config
