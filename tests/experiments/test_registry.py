@@ -66,7 +66,7 @@ def test_all_but_the_studies_run_on_a_cpu():
         "samples",
         "fidelity-truth",
     ]
-    assert set(EXPERIMENTS) - set(on_cpu()) == {"fidelity", "minatar", "dqn-dopamine", "atari-moments"}
+    assert set(EXPERIMENTS) - set(on_cpu()) == {"fidelity", "minatar", "generality", "dqn-dopamine", "atari-moments"}
     assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())
 
 
