@@ -34,6 +34,8 @@ from lazymdp.explain.extra import extra
 
 FORMAT = 1
 """Version of the format on disk."""
+LONGEST = 27_000
+"""Longest episode in steps, unless `max_steps` is given: the 30 minutes that Atari games are played."""
 
 COLUMNS = {
     "step": "int64",  # number of the step in its episode, from 0
