@@ -3,8 +3,8 @@
     python benchmarks/recording.py            # 3,000, 9,000 and 27,000 steps; writes results/recording.csv
     python benchmarks/recording.py 300 600    # other numbers of steps; prints, and writes nothing
 
-It needs the extras `deep`, `atari` and `explain`, and the agents in `results/dqn-dopamine/agents`. An episode of Pong is
-much shorter than 27,000 steps, so games are played one after the other as a single episode: an episode is what a
+It needs the extras `deep`, `atari` and `explain`, and the agents in `results/dqn-dopamine/agents`. An episode of Pong
+is much shorter than 27,000 steps, so games are played one after the other as a single episode: an episode is what a
 recorder that kept its steps in memory would keep.
 """
 

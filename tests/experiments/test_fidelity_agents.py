@@ -1,5 +1,7 @@
 """The experiment `fidelity`: measures of an agent by hand, steps handed over, and claims from made-up data."""
 
+import os
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from lazymdp.experiments import fidelity_agents
 from lazymdp.experiments.experiment import stacked, table
 from lazymdp.experiments.fidelity_agents import Config, Judge
+from lazymdp.experiments.study import Parts
 from lazymdp.measure.handover import Player
 
 
@@ -82,6 +85,7 @@ def made_up(game, lead):
             for mode in ("statemask-code", "rice-spec", "scattered"):
                 for kind in ("top", "random"):
                     loss = 3.0 if (name, mode, kind) == ("mask", "statemask-code", "top") else 1.0
+                    loss += lead / 10.0 if (name, mode, kind) == ("lazy_gap", "rice-spec", "top") else 0.0
                     rows.append((mode, name, kind, 0.1, 0.1, loss, 0.0))
         rows += [
             (mode, "none", "random", share, share, 1.0, np.nan) for mode in ("replace", "keep") for share in (0.1, 0.4)
@@ -95,15 +99,57 @@ def made_up(game, lead):
 def test_claims_and_table_from_made_up_data():
     rows = made_up("minatar/breakout", 1.0)
     data = {"runs": rows, **fidelity_agents.summary({"runs": rows})}
-    assert [claim.holds for claim in fidelity_agents.claims(data)] == [True] * 7
+    assert [claim.holds for claim in fidelity_agents.claims(data)] == [True] * 9
     first = {name: column[0] for name, column in data["measures"].items()}
     assert first["measure"] == "lazy-gap" and first["return, agent / random"] == "12.0 / 2.0"
     assert first["replace: area, % of the gain"].startswith("10.") and first["keep: area, % of the gain"].startswith(
         "10."
     )
     worse = made_up("minatar/breakout", -1.0)
-    assert [claim.holds for claim in fidelity_agents.claims({"runs": worse})] == [False] * 5 + [True] * 2
+    assert [claim.holds for claim in fidelity_agents.claims({"runs": worse})] == [False] * 5 + [True] * 2 + [False] * 2
     assert len(fidelity_agents.plot(data).axes) == 2
+
+
+def test_a_mask_sees_atari_images_in_squares_of_pixels():
+    seen = np.zeros((2, 84, 84, 4), np.uint8)
+    seen[1, 4:8, 8:12, 3] = 160
+    seen[1, 0, 0, 0] = 160
+    found = fidelity_agents._features(seen).reshape(2, 21, 21, 4)
+    assert found[1, 1, 2, 3] == 160.0 and found[1, 0, 0, 0] == 10.0 and found.sum() == 170.0
+    assert fidelity_agents._features(np.ones((3, 10, 10, 4), bool)).shape == (3, 400)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_parts_are_made_in_processes_and_joined_in_order(tmp_path, jobs, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    config = Config(games=("CartPole-v1", "minatar/asterix"), seeds=2)
+    parts, told = Parts(tmp_path, config, jobs), []
+    makers = {f"{game}-{seed}": partial(cheap_part, game, seed) for game in "ab" for seed in range(2)}
+    parts.get("b-0", makers["b-0"])
+    tables = parts.get_all(makers, lambda *did: told.append(did))
+    assert [(one["game"][0], one["seed"][0]) for one in tables] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert told[-1] == (4, 4) and told == sorted(told)
+    if jobs > 1:
+        assert [one["threads"][0] for one in (*tables[:2], tables[3])] == ["one"] * 3
+        assert len({one["process"][0] for one in tables} - {os.getpid()}) in (1, 2)
+        assert "XLA_FLAGS" not in os.environ
+    parts.remove()
+    assert not (tmp_path / "parts").exists()
+
+
+THREADS = {"1": "one", None: "all"}
+
+
+def cheap_part(game, seed):
+    threads = THREADS.get(os.environ.get("OMP_NUM_THREADS"), "some")
+    return table(game=game, seed=seed, process=os.getpid(), threads=threads)
+
+
+def test_a_part_that_fails_in_a_process_stops_the_study_and_others_are_kept(tmp_path):
+    parts = Parts(tmp_path, Config(), 2)
+    with pytest.raises(ZeroDivisionError):
+        parts.get_all({"good": partial(cheap_part, "a", 0), "bad": partial(divmod, 1, 0)})
+    assert (tmp_path / "parts" / "good").is_dir() and not (tmp_path / "parts" / "bad").exists()
 
 
 def test_an_unknown_environment_is_refused():

@@ -1,9 +1,10 @@
 """Our own: do importance measures find the steps of a trained agent at which control is worth most?
 
-For every environment and seed, a dial is trained, and plays at price 0 without ever being lazy. Steps are handed over
-to random actions by each measure: *Replace* hands over the most important share of the steps, *Keep* all others, and
-the protocols `statemask-code`, `rice-spec` and `scattered` are those of `lz.measure.fidelity_score`. A mask is trained
-for every agent, too (`lazymdp.explain.mask`).
+For every environment and seed, a dial is trained, and plays at price 0 without ever being lazy. In Pong, one dial, that
+of the study `dqn-dopamine`, plays with several seeds. Steps are handed over to random actions by each measure:
+*Replace* hands over the most important share of the steps, *Keep* all others, and the protocols `statemask-code`,
+`rice-spec` and `scattered` are those of `lz.measure.fidelity_score`. A mask is trained for every agent, too
+(`lazymdp.explain.mask`). On Atari, it sees images of a quarter of the height and width, since its network is small.
 
 The area between the curve of a measure and that of random steps, as a share of the agent's gain over random actions,
 with 95 % bootstrap intervals over seeds: above 0 is better than random, and larger is better. Left: Replace. Right:
@@ -12,6 +13,7 @@ Keep.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +25,7 @@ from lazymdp.experiments.experiment import Progress, Table, Tables, table
 from lazymdp.experiments.fidelity_agents_figure import claims as claims
 from lazymdp.experiments.fidelity_agents_figure import plot as plot
 from lazymdp.experiments.fidelity_agents_figure import summary
-from lazymdp.experiments.study import Parts, joined
+from lazymdp.experiments.study import COMMITTED, Parts, joined
 from lazymdp.explain.mask import MaskedEpisode, MaskLearner, train_mask
 from lazymdp.measure.fidelity import handover_rule
 from lazymdp.measure.fidelity_score import PROTOCOLS, changes_of_return, chosen_steps, random_steps, score_of
@@ -35,9 +37,11 @@ TITLE = "Fidelity, played: which importance measure finds the steps of trained a
 NEEDS_GPU = True
 GAMES = (
     "CartPole-v1", "LunarLander-v3", "minatar/breakout", "minatar/asterix", "minatar/freeway",
-    "minatar/space_invaders", "minatar/seaquest",
+    "minatar/space_invaders", "minatar/seaquest", "ALE/Pong-v5",
 )  # fmt: skip
 """Environments that can be measured."""
+_POOL = 4
+"""Pixels of an Atari image, per side, that are averaged for the mask."""
 _POINTS = 9
 """Prices at which a dial is asked for its critical price."""
 _MASK_EPISODES = 4
@@ -51,7 +55,7 @@ class Config:
     games: tuple[str, ...] = ("CartPole-v1", "minatar/breakout")
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
-    """Number of agents per environment."""
+    """Number of agents per environment; in Pong, of repetitions with one agent."""
     control_steps: int = 300_000
     """Training steps on CartPole; four times as many on LunarLander."""
     minatar_steps: int = 1_000_000
@@ -71,23 +75,19 @@ def run(config: Config, progress: Progress | None = None, parts: Parts | None = 
     unknown = [game for game in config.games if game not in GAMES]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(GAMES)}.")
-    wanted = [(game, seed) for game in config.games for seed in range(config.seeds)]
-    rows: dict[str, NDArray[Any]] = {}
-    for place, (game, seed) in enumerate(wanted):
-
-        def make(game: str = game, seed: int = seed) -> Table:
-            return part(config, game, seed)
-
-        one = make() if parts is None else parts.get(f"{game.replace('/', '-')}-{seed}", make)
-        rows = joined(rows, one) if rows else dict(one)
-        if progress is not None:
-            progress(place + 1, len(wanted))
+    makers = {
+        f"{game.replace('/', '-')}-{seed}": functools.partial(part, config, game, seed)
+        for game in config.games
+        for seed in range(config.seeds)
+    }
+    tables = [make() for make in makers.values()] if parts is None else parts.get_all(makers, progress)
+    rows = functools.reduce(joined, tables)
     return {"runs": rows, **summary({"runs": rows})}
 
 
 def part(config: Config, game: str, seed: int) -> Table:
     """Train an agent and a mask for it, and measure the fidelity of every measure."""
-    agent = _trained(config, game, seed)
+    agent = _agent(config, game, seed)
     judge = Judge(agent, config.episodes)
     player = _player(judge, game, config.max_steps)
     try:
@@ -97,9 +97,12 @@ def part(config: Config, game: str, seed: int) -> Table:
         player.close()
 
 
-def _trained(config: Config, game: str, seed: int) -> Any:
+def _agent(config: Config, game: str, seed: int) -> Any:
+    """Train a dial, or load the one of Pong, which is kept in the repository."""
     from lazymdp import learn
 
+    if game.startswith("ALE/"):
+        return learn.load(COMMITTED / "dqn-dopamine" / "agents" / "Pong-dial-0")
     steps = config.minatar_steps if game.startswith("minatar/") else config.control_steps
     return learn.train(game, algorithm="pqn", seed=seed, steps=steps * (4 if game.startswith("LunarLander") else 1))
 
@@ -109,6 +112,10 @@ def _player(judge: Judge, game: str, max_steps: int) -> Any:
         from lazymdp.experiments.compiled_play import CompiledPlayer
 
         return CompiledPlayer(judge.agent.algorithm.env, judge, max_steps)
+    if game.startswith("ALE/"):
+        from lazymdp.learn.deep.single_env import make_atari
+
+        return Player(judge, functools.partial(make_atari, game), "uniform", 1.0, max_steps)
     return Player(judge, game, "uniform", 1.0, max_steps)
 
 
@@ -165,7 +172,12 @@ def _entropy(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _features(seen: Any) -> NDArray[np.float64]:
-    return np.asarray(seen, dtype=float).reshape(len(seen), -1)
+    """Return observations as `[N, F]` numbers; of Atari images, averages over squares of pixels."""
+    rows = np.asarray(seen)
+    if rows.shape[1:] == (84, 84, 4):
+        blocks = rows.reshape(len(rows), 84 // _POOL, _POOL, 84 // _POOL, _POOL, 4)
+        rows = blocks.mean(axis=(2, 4), dtype=np.float32)
+    return rows.reshape(len(rows), -1).astype(float)
 
 
 def _mask(judge: Judge, player: Any, config: Config, seed: int) -> MaskLearner:

@@ -7,7 +7,7 @@ repeated with other random numbers for what follows, the same ones in both cases
 agent that only loses time would otherwise seem to lose nothing.
 
 New random numbers are given to the default policy, to environments that draw from Gymnasium's generator
-(`env.np_random`), among them the compiled ones, and to the emulator of Atari games. Other environments repeat their own.
+(`env.np_random`), among them the compiled ones, and to the emulator of Atari games. Others repeat their own.
 """
 
 from __future__ import annotations
