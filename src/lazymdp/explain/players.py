@@ -114,7 +114,8 @@ class TrainedPlayer:
         self.gamma: float | None = float(agent.algorithm.config.gamma)
         self.trained, self._dial = agent, agent if agent.is_dial else None
         self._agent = agent if eta is None and not agent.is_dial else agent.at(eta)
-        self.eta, self.name, self.default_name = float(self._agent.eta), repr(agent), default_name
+        self.eta, self.default_name = float(self._agent.eta), default_name
+        self.name = f"{agent.algorithm.config.name.upper()} {'dial' if agent.is_dial else 'agent'}"
         if env is None:
             self.env = _own_env(self._agent)
         elif isinstance(env, LazyAction):
@@ -186,7 +187,7 @@ class ExactPlayer:
         _check_states(mdp, base)
         self.env = LazyAction(base, self._lazy.default_policy[: base.observation_space.n], self.eta)  # type: ignore[attr-defined]
         self.action_names, self.gamma = mdp.action_names, float(mdp.gamma)
-        self.name = f"exact solution ({mdp.n_states} states, gamma {mdp.gamma:g})"
+        self.name = f"Exact agent ({mdp.n_states} states, gamma {mdp.gamma:g})"
         self._solution = solve(self._lazy)
         self.critical = _critical(model if isinstance(model, EtaPath) else mdp, self._lazy)
 
