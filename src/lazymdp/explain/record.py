@@ -138,6 +138,7 @@ def record_player(
             for _ in _play(player, _Rows(player, file, frame is not None, fitted), start, limit):
                 steps += 1
                 tell(f"recording, {steps:,} steps", episode, episodes)
+    tell(f"recording, {steps:,} steps", episodes, episodes)
     return Recording(folder)
 
 
