@@ -71,6 +71,31 @@ def test_a_part_has_every_measure_and_protocol():
     np.testing.assert_array_equal(same["lazy_gap"], same["action_gap"])
 
 
+def test_measures_can_be_played_in_parts():
+    config = Config(episodes=2, max_steps=20, shares=(0.1, 0.4))
+
+    def played(*measures):
+        judge = Judge(MadeUp(3), config.episodes)
+        player = Player(lambda seen: judge(seen) % 2, "CartPole-v1", "uniform", 1.0, config.max_steps)
+        found = fidelity_agents._measured(config, "CartPole-v1", 0, judge, player, measures)
+        player.close()
+        return found
+
+    whole = played("none", "lazy_gap", "entropy")
+    pieces = stacked([dict(played(measure)) for measure in ("none", "lazy_gap", "entropy")])
+    for name, column in whole.items():
+        np.testing.assert_array_equal(column, pieces[name], err_msg=name)
+
+
+def test_the_parts_of_every_environment():
+    """The measures of Pong are played in parts of their own; those of a trained agent together."""
+    makers = fidelity_agents._makers(Config(games=("minatar/asterix", "ALE/Pong-v5"), seeds=2))
+    names = list(makers)
+    assert names[:2] == ["minatar-asterix-0", "minatar-asterix-1"] and len(names) == 2 + 2 * 8
+    assert names[2:4] == ["ALE-Pong-v5-0-none", "ALE-Pong-v5-0-lazy_gap"]
+    assert makers["ALE-Pong-v5-1-mask"].args[1:] == ("ALE/Pong-v5", 1, ("mask",))
+
+
 def made_up(game, lead):
     """Rows of an environment in which the lazy-gap loses more than random steps, by `lead`, and all others less."""
     rng, parts = np.random.default_rng(0), []

@@ -40,6 +40,8 @@ GAMES = (
     "minatar/space_invaders", "minatar/seaquest", "ALE/Pong-v5",
 )  # fmt: skip
 """Environments that can be measured."""
+MEASURES = ("none", "lazy_gap", "critical_eta", "action_gap", "importance_advice", "entropy", "mask", "random")
+"""Measures; `none` are random steps, with which all others are compared."""
 _POOL = 4
 """Pixels of an Atari image, per side, that are averaged for the mask."""
 _POINTS = 9
@@ -75,24 +77,35 @@ def run(config: Config, progress: Progress | None = None, parts: Parts | None = 
     unknown = [game for game in config.games if game not in GAMES]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(GAMES)}.")
-    makers = {
-        f"{game.replace('/', '-')}-{seed}": functools.partial(part, config, game, seed)
-        for game in config.games
-        for seed in range(config.seeds)
-    }
+    makers = _makers(config)
     tables = [make() for make in makers.values()] if parts is None else parts.get_all(makers, progress)
     rows = functools.reduce(joined, tables)
     return {"runs": rows, **summary({"runs": rows})}
 
 
-def part(config: Config, game: str, seed: int) -> Table:
-    """Train an agent and a mask for it, and measure the fidelity of every measure."""
+def _makers(config: Config) -> dict[str, Callable[[], Table]]:
+    """Return the functions that make the parts of the study, by name."""
+    found: dict[str, Callable[[], Table]] = {}
+    for game in config.games:
+        for seed in range(config.seeds):
+            name = f"{game.replace('/', '-')}-{seed}"
+            if game.startswith("ALE/"):  # playing takes long, and no agent is trained: one part for each measure
+                for measure in MEASURES:
+                    found[f"{name}-{measure}"] = functools.partial(part, config, game, seed, (measure,))
+            else:
+                found[name] = functools.partial(part, config, game, seed)
+    return found
+
+
+def part(config: Config, game: str, seed: int, measures: tuple[str, ...] = MEASURES) -> Table:
+    """Train an agent and a mask for it, and measure the fidelity of some measures."""
     agent = _agent(config, game, seed)
     judge = Judge(agent, config.episodes)
     player = _player(judge, game, config.max_steps)
     try:
-        judge.mask = _mask(judge, player, config, seed)
-        return _measured(config, game, seed, judge, player)
+        if "mask" in measures:
+            judge.mask = _mask(judge, player, config, seed)
+        return _measured(config, game, seed, judge, player, measures)
     finally:
         player.close()
 
@@ -217,7 +230,9 @@ def _masked(
     ]
 
 
-def _measured(config: Config, game: str, seed: int, judge: Judge, player: Any) -> Table:
+def _measured(
+    config: Config, game: str, seed: int, judge: Judge, player: Any, measures: tuple[str, ...] = MEASURES
+) -> Table:
     """Hand steps over by every measure and protocol: one row each, with the mean loss of return over episodes."""
     seeds, count = episode_seeds(seed, config.episodes), config.episodes
     rows: list[tuple[Any, ...]] = []
@@ -240,9 +255,9 @@ def _measured(config: Config, game: str, seed: int, judge: Judge, player: Any) -
             loss = float((baseline - [one.total for one in played]).mean())
             rows.append((mode, measure, kind, share, handed, loss, np.nan))
 
-    for mode in ("replace", "keep"):
+    for mode in ("replace", "keep") if "none" in measures else ():
         curve(mode, "none", "random", np.zeros(1))
-    for measure in _distinct(judge):
+    for measure in (measure for measure in _distinct(judge) if measure in measures):
         recorded = player.play(seeds, None, judge.measures[measure])
         scores = np.concatenate([one.importance for one in recorded])
         for mode in ("replace", "keep"):
