@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lazymdp.experiments import fidelity_agents
+from lazymdp.experiments import fidelity_agents, results_io
 from lazymdp.experiments.experiment import stacked, table
 from lazymdp.experiments.fidelity_agents import Config, Judge
-from lazymdp.experiments.study import Parts
+from lazymdp.experiments.study import COMMITTED, Parts
 from lazymdp.measure.handover import Player
 
 
@@ -130,9 +130,20 @@ def test_claims_and_table_from_made_up_data():
     assert first["replace: area, % of the gain"].startswith("10.") and first["keep: area, % of the gain"].startswith(
         "10."
     )
+    duels = {name: column.tolist() for name, column in data["duels"].items()}
+    assert duels["lazy-gap against"][0] == "critical eta" and len(duels["game"]) == 6
+    assert set(duels["replace: verdict"]) == {"ahead"} and duels["keep: lead, % of the gain"][-1].startswith("9.9")
     worse = made_up("minatar/breakout", -1.0)
+    assert set(fidelity_agents.summary({"runs": worse})["duels"]["replace: verdict"]) == {"behind"}
     assert [claim.holds for claim in fidelity_agents.claims({"runs": worse})] == [False] * 5 + [True] * 2 + [False] * 2
     assert len(fidelity_agents.plot(data).axes) == 2
+
+
+def test_the_committed_tables_follow_from_the_committed_runs():
+    data = results_io.load(COMMITTED / "fidelity")
+    for name, columns in fidelity_agents.summary(data).items():
+        for column, cells in columns.items():
+            assert data[name][column].tolist() == cells.tolist(), f"{name}, {column}"
 
 
 def test_a_mask_sees_atari_images_in_squares_of_pixels():

@@ -66,9 +66,36 @@ def losses(rows: Table, game: str, mode: str, measure: str, kind: str = "top") -
     return here["loss"]
 
 
+def leads(rows: Table, game: str, mode: str, other: str) -> NDArray[np.float64]:
+    """Return `[seeds]` leads of the lazy-gap over another measure, as shares of the agents' mean gain."""
+    return areas(rows, game, mode, "lazy_gap") - areas(rows, game, mode, other)
+
+
 def summary(data: Tables) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the table for people, as text."""
-    rows = data["runs"]
+    """Return two tables for people, as text: every measure, and the lazy-gap against each of the others."""
+    return {"measures": _measures(data["runs"]), "duels": _duels(data["runs"])}
+
+
+def _duels(rows: Table) -> dict[str, NDArray[Any]]:
+    """Return where the lazy-gap is ahead of the other measures, and where it is behind."""
+    columns: dict[str, list[str]] = {}
+    for game in games_of(rows):
+        for name, (label, _) in MEASURES.items():
+            if name == "lazy_gap":
+                continue
+            columns.setdefault("game", []).append(game)
+            columns.setdefault("lazy-gap against", []).append(label)
+            for mode in ("replace", "keep"):
+                found = mean_interval(100.0 * leads(rows, game, mode, name))
+                verdict = "ahead" if found.low > 0.0 else "behind" if found.high < 0.0 else "tie"
+                verdict = "same order" if _alike(rows, game, name) else verdict
+                columns.setdefault(f"{mode}: lead, % of the gain", []).append(_cell(found))
+                columns.setdefault(f"{mode}: verdict", []).append(verdict)
+    return table(**columns)
+
+
+def _measures(rows: Table) -> dict[str, NDArray[Any]]:
+    """Return areas and changes of return of every measure."""
     columns: dict[str, list[str]] = {}
 
     def add(name: str, text: str) -> None:
@@ -87,7 +114,7 @@ def summary(data: Tables) -> dict[str, dict[str, NDArray[Any]]]:
                 found = mean_interval(-losses(rows, game, protocol, name))
                 at_random = float(-losses(rows, game, protocol, name, "random").mean())
                 add(f"{protocol}: change (random)", f"{_cell(found)} ({at_random:.1f})")
-    return {"measures": table(**columns)}
+    return table(**columns)
 
 
 def _cell(found: Interval) -> str:
@@ -167,12 +194,9 @@ def _duel(rows: Table, games: list[str], other: str, text: str) -> list[Claim]:
     differ = [game for game in games if not _alike(rows, game, other)]
     if not differ:
         return []
-    leads = {
-        game: float((areas(rows, game, "replace", "lazy_gap") - areas(rows, game, "replace", other)).mean())
-        for game in differ
-    }
-    ahead = [game for game in differ if leads[game] > 0.0]
-    told = ", ".join(f"{_short(game)} {100.0 * lead:+.1f} %" for game, lead in leads.items())
+    means = {game: float(leads(rows, game, "replace", other).mean()) for game in differ}
+    ahead = [game for game in differ if means[game] > 0.0]
+    told = ", ".join(f"{_short(game)} {100.0 * lead:+.1f} %" for game, lead in means.items())
     needed = len(differ) // 2 + 1
     return [Claim(text, f"in {needed} or more of {len(differ)}", f"in {len(ahead)}: {told}", len(ahead) >= needed)]
 
