@@ -54,7 +54,7 @@ _MASK_EPISODES = 4
 class Config:
     """Settings of the study."""
 
-    games: tuple[str, ...] = ("CartPole-v1", "minatar/breakout")
+    games: tuple[str, ...] = ("CartPole-v1", "minatar/breakout", "minatar/freeway")
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
     """Number of agents per environment; in Pong, of repetitions with one agent."""
