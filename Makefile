@@ -9,6 +9,8 @@ PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follow
 # Where the tests are that need Stable-Baselines3, which are marked `interop`; the test that needs ale-py alone.
 INTEROP := tests/defaults/test_sb3.py tests/explain/test_record.py tests/learn/deep/test_agent_sb3.py \
 	tests/learn/deep/test_compiled_defaults.py "$(PAGES)[guides/use_agent.md]"
+# Where tests outside tests/learn/deep need JAX, pgx or ale-py.
+GAMES := tests/explain/test_record.py tests/explain/test_replays.py tests/experiments/test_compiled_play.py
 ALE := tests/wrappers/test_lazy_vector_action.py::test_atari_vector_env
 
 .PHONY: demo test lint types pytest test-interop test-deep test-sweep test-browser seeds soak docs format bench results reports screenshots clean
@@ -37,7 +39,7 @@ test-interop: $(VENV)/interop
 
 # The deep agents, with JAX, pgx and ale-py: mostly compilation, so faster once JAX's compilation cache is filled.
 test-deep: $(VENV)/deep
-	$(BIN)/pytest -n 2 --dist worksteal -m "not interop" tests/learn/deep "$(PAGES)[guides/cookbook.md]"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not interop" tests/learn/deep $(GAMES) "$(PAGES)[guides/cookbook.md]"
 
 # Sweeps: processes, a Ray cluster that loses a node, and moto's S3 server.
 test-sweep: $(VENV)/sweep

@@ -15,10 +15,16 @@ ERR = Console(stderr=True, emoji=False)
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Shows progress bars with a description, the elapsed time and the remaining time."""
+    """Shows progress bars with a description, the elapsed time and the remaining time; after an error, they vanish."""
     columns = (TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(SpinnerColumn(), *columns, console=ERR) as bars:
-        yield bars
+        try:
+            yield bars
+        except Exception:  # the message is all that is left on the screen
+            bars.live.transient = True
+            for task in bars.task_ids:
+                bars.remove_task(task)
+            raise
 
 
 class Rate:

@@ -62,6 +62,45 @@ def test_a_run_that_is_interrupted_keeps_whole_episodes(tmp_path, capsys, monkey
     assert lz.explain.load("recording").episodes == 1
 
 
+@pytest.mark.parametrize("command", ["record", "explain", "fidelity"])
+def test_an_agent_whose_actions_do_not_fit(command, tmp_path, capsys, monkeypatch):
+    (tmp_path / "odd_agents.py").write_text("def seven(observation):\n    return 7\n")
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "odd_agents:seven", "CartPole-v1", "--trust"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.endswith("the agent chose action 7, but the environment has the actions 0 to 1.")
+    assert "\n" not in said  # no progress bar is left
+
+
+@pytest.mark.parametrize("name", ["episode-00001.parquet", "episode-00001.zip", "recording.json"])
+def test_a_truncated_recording(recording, name, tmp_path, capsys):
+    folder, _ = recording
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    for command in ("strip", "video"):
+        assert main([command, str(folder), "-o", str(tmp_path / "out.png")]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"{name} is damaged: " in said and said.endswith("Record the agent again.")
+
+
+@pytest.mark.filterwarnings("default:.*without frames")
+def test_an_environment_that_cannot_render(tmp_path, capsys, monkeypatch):
+    (tmp_path / "blind_agents.py").write_text(
+        "import gymnasium as gym\nfrom echo_env import EchoEnv\n\ngym.register('Blind-v0', EchoEnv)\n\n\n"
+        "def two(observation):\n    return 2\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["record", "blind_agents:two", "Blind-v0", "--trust", "-o", "blind"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "Warning: Blind-v0 is recorded without frames, because it cannot be rendered: its render mode is None" in said
+    )
+    for command in ("strip", "video"):
+        assert main([command, "blind"]) == 2
+        said = capsys.readouterr().err.strip()
+        assert said.endswith("blind has no frames: its environment could not be rendered.") and "\n" not in said
+
+
 def test_a_missing_recording(tmp_path, capsys):
     assert main(["video", str(tmp_path)]) == 2
     assert "there is no recording in" in capsys.readouterr().err

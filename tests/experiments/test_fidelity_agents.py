@@ -1,13 +1,16 @@
 """The experiment `fidelity`: measures of an agent by hand, steps handed over, and claims from made-up data."""
 
+import os
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from lazymdp.experiments import fidelity_agents
+from lazymdp.experiments import fidelity_agents, results_io
 from lazymdp.experiments.experiment import stacked, table
 from lazymdp.experiments.fidelity_agents import Config, Judge
+from lazymdp.experiments.study import COMMITTED, Parts
 from lazymdp.measure.handover import Player
 
 
@@ -68,6 +71,31 @@ def test_a_part_has_every_measure_and_protocol():
     np.testing.assert_array_equal(same["lazy_gap"], same["action_gap"])
 
 
+def test_measures_can_be_played_in_parts():
+    config = Config(episodes=2, max_steps=20, shares=(0.1, 0.4))
+
+    def played(*measures):
+        judge = Judge(MadeUp(3), config.episodes)
+        player = Player(lambda seen: judge(seen) % 2, "CartPole-v1", "uniform", 1.0, config.max_steps)
+        found = fidelity_agents._measured(config, "CartPole-v1", 0, judge, player, measures)
+        player.close()
+        return found
+
+    whole = played("none", "lazy_gap", "entropy")
+    pieces = stacked([dict(played(measure)) for measure in ("none", "lazy_gap", "entropy")])
+    for name, column in whole.items():
+        np.testing.assert_array_equal(column, pieces[name], err_msg=name)
+
+
+def test_the_parts_of_every_environment():
+    """The measures of Pong are played in parts of their own; those of a trained agent together."""
+    makers = fidelity_agents._makers(Config(games=("minatar/asterix", "ALE/Pong-v5"), seeds=2))
+    names = list(makers)
+    assert names[:2] == ["minatar-asterix-0", "minatar-asterix-1"] and len(names) == 2 + 2 * 8
+    assert names[2:4] == ["ALE-Pong-v5-0-none", "ALE-Pong-v5-0-lazy_gap"]
+    assert makers["ALE-Pong-v5-1-mask"].args[1:] == ("ALE/Pong-v5", 1, ("mask",))
+
+
 def made_up(game, lead):
     """Rows of an environment in which the lazy-gap loses more than random steps, by `lead`, and all others less."""
     rng, parts = np.random.default_rng(0), []
@@ -82,6 +110,7 @@ def made_up(game, lead):
             for mode in ("statemask-code", "rice-spec", "scattered"):
                 for kind in ("top", "random"):
                     loss = 3.0 if (name, mode, kind) == ("mask", "statemask-code", "top") else 1.0
+                    loss += lead / 10.0 if (name, mode, kind) == ("lazy_gap", "rice-spec", "top") else 0.0
                     rows.append((mode, name, kind, 0.1, 0.1, loss, 0.0))
         rows += [
             (mode, "none", "random", share, share, 1.0, np.nan) for mode in ("replace", "keep") for share in (0.1, 0.4)
@@ -95,15 +124,68 @@ def made_up(game, lead):
 def test_claims_and_table_from_made_up_data():
     rows = made_up("minatar/breakout", 1.0)
     data = {"runs": rows, **fidelity_agents.summary({"runs": rows})}
-    assert [claim.holds for claim in fidelity_agents.claims(data)] == [True] * 7
+    assert [claim.holds for claim in fidelity_agents.claims(data)] == [True] * 9
     first = {name: column[0] for name, column in data["measures"].items()}
     assert first["measure"] == "lazy-gap" and first["return, agent / random"] == "12.0 / 2.0"
     assert first["replace: area, % of the gain"].startswith("10.") and first["keep: area, % of the gain"].startswith(
         "10."
     )
+    duels = {name: column.tolist() for name, column in data["duels"].items()}
+    assert duels["lazy-gap against"][0] == "critical eta" and len(duels["game"]) == 6
+    assert set(duels["replace: verdict"]) == {"ahead"} and duels["keep: lead, % of the gain"][-1].startswith("9.9")
     worse = made_up("minatar/breakout", -1.0)
-    assert [claim.holds for claim in fidelity_agents.claims({"runs": worse})] == [False] * 5 + [True] * 2
+    assert set(fidelity_agents.summary({"runs": worse})["duels"]["replace: verdict"]) == {"behind"}
+    assert [claim.holds for claim in fidelity_agents.claims({"runs": worse})] == [False] * 5 + [True] * 2 + [False] * 2
     assert len(fidelity_agents.plot(data).axes) == 2
+
+
+def test_the_committed_tables_follow_from_the_committed_runs():
+    data = results_io.load(COMMITTED / "fidelity")
+    for name, columns in fidelity_agents.summary(data).items():
+        for column, cells in columns.items():
+            assert data[name][column].tolist() == cells.tolist(), f"{name}, {column}"
+
+
+def test_a_mask_sees_atari_images_in_squares_of_pixels():
+    seen = np.zeros((2, 84, 84, 4), np.uint8)
+    seen[1, 4:8, 8:12, 3] = 160
+    seen[1, 0, 0, 0] = 160
+    found = fidelity_agents._features(seen).reshape(2, 21, 21, 4)
+    assert found[1, 1, 2, 3] == 160.0 and found[1, 0, 0, 0] == 10.0 and found.sum() == 170.0
+    assert fidelity_agents._features(np.ones((3, 10, 10, 4), bool)).shape == (3, 400)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_parts_are_made_in_processes_and_joined_in_order(tmp_path, jobs, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    config = Config(games=("CartPole-v1", "minatar/asterix"), seeds=2)
+    parts, told = Parts(tmp_path, config, jobs), []
+    makers = {f"{game}-{seed}": partial(cheap_part, game, seed) for game in "ab" for seed in range(2)}
+    parts.get("b-0", makers["b-0"])
+    tables = parts.get_all(makers, lambda *did: told.append(did))
+    assert [(one["game"][0], one["seed"][0]) for one in tables] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert told[-1] == (4, 4) and told == sorted(told)
+    if jobs > 1:
+        assert [one["threads"][0] for one in (*tables[:2], tables[3])] == ["one"] * 3
+        assert len({one["process"][0] for one in tables} - {os.getpid()}) in (1, 2)
+        assert "XLA_FLAGS" not in os.environ
+    parts.remove()
+    assert not (tmp_path / "parts").exists()
+
+
+THREADS = {"1": "one", None: "all"}
+
+
+def cheap_part(game, seed):
+    threads = THREADS.get(os.environ.get("OMP_NUM_THREADS"), "some")
+    return table(game=game, seed=seed, process=os.getpid(), threads=threads)
+
+
+def test_a_part_that_fails_in_a_process_stops_the_study_and_others_are_kept(tmp_path):
+    parts = Parts(tmp_path, Config(), 2)
+    with pytest.raises(ZeroDivisionError):
+        parts.get_all({"good": partial(cheap_part, "a", 0), "bad": partial(divmod, 1, 0)})
+    assert (tmp_path / "parts" / "good").is_dir() and not (tmp_path / "parts" / "bad").exists()
 
 
 def test_an_unknown_environment_is_refused():

@@ -23,7 +23,7 @@ EXTRAS = {
     "critic": {"td_error": 0.0123, "correlation": 0.93},
     "counterfactuals": [
         {
-            "episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.2, "high": 0.6,
+            "episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.5, "high": 0.7,
             "note": "100 replays",
         },
     ],

@@ -1,5 +1,6 @@
 """Recording agents of every form, and replaying what was recorded."""
 
+import tracemalloc
 import warnings
 
 import gymnasium as gym
@@ -130,6 +131,7 @@ def test_a_dial(tmp_path, untrained):
     agent, eta = untrained("CartPole-v1", eta=(0.001, 0.5)), 0.002
     recording = lz.explain.record(agent, folder=tmp_path / "r", eta=eta, episodes=2)
     assert recording.has_frames and recording.about["action_names"] == ["push left", "push right"]
+    assert recording.about["agent"] == "PQN dial"
     steps = recording.steps(1)
     seen = steps["observation"].astype(np.float32)
     np.testing.assert_allclose(steps["q"], agent.q(seen, eta), rtol=1e-4, atol=1e-6)
@@ -150,7 +152,8 @@ def test_an_agent_for_one_price_in_an_environment_of_its_own(tmp_path, untrained
     agent = untrained("CartPole-v1", eta=0.01)
     env = agent.make_env(render_mode="rgb_array")
     recording = lz.explain.record(agent, env, folder=tmp_path / "r", max_steps=5)
-    assert recording.about["eta"] == pytest.approx(0.01) and recording.summary(0)["length"] == 5
+    assert recording.about["eta"] == pytest.approx(0.01) and recording.about["agent"] == "PQN agent"
+    assert recording.summary(0)["length"] == 5
     assert recording.summary(0)["truncated"] and not recording.summary(0)["terminated"]
     assert np.isnan(recording.steps(0)["critical_eta"]).all()
     with pytest.raises(ValueError, match="trained with its own"):
@@ -289,3 +292,37 @@ def test_progress(tmp_path):
         balance, "CartPole-v1", folder=tmp_path / "r", episodes=2, max_steps=3, progress=lambda *done: seen.append(done)
     )
     assert seen == [(f"recording, {step + 1} steps", step // 3, 2) for step in range(6)]
+
+
+class Noise(gym.Env):
+    """Never ends; its frames, 30 kB each, can hardly be compressed."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+    observation_space, action_space = gym.spaces.Box(0, 255, (84, 84), np.uint8), gym.spaces.Discrete(2)
+    render_mode = "rgb_array"
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((84, 84), np.uint8), {}
+
+    def step(self, action):
+        return self.np_random.integers(256, size=(84, 84), dtype=np.uint8), 0.0, False, False, {}
+
+    def render(self):
+        return self.np_random.integers(256, size=(100, 100, 3), dtype=np.uint8)
+
+
+def test_memory_does_not_grow_with_the_length_of_an_episode(tmp_path):
+    """`benchmarks/recording.py` measures the same with 27,000 steps of Atari."""
+
+    def peak(steps):
+        tracemalloc.start()
+        lz.explain.record(lambda seen: 1, Noise(), folder=tmp_path / str(steps), max_steps=steps)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(10)  # what is imported and cached
+    first, second = peak(400), peak(1200)
+    assert first > 256 * 84 * 84  # the observations that are judged together
+    assert (second - first) / 800 < 1_500  # bytes per step: the table of contents of the file of frames

@@ -145,7 +145,7 @@ def test_it_shows_what_the_description_adds(tmp_path):
     page = written(describe(tmp_path / "cart", **EXTRAS), tmp_path)
     text = text_of(page)
     assert "The default policy alone earns a return of 0.02." in text
-    assert "What would have followed" in text and "Episode 0, step 3 1 0.4 (0.2 to 0.6) 100 replays" in text
+    assert "What would have followed" in text and "Episode 0, step 3 1 0.4 0.6 (0.5 to 0.7) 100 replays" in text
     assert re.search(r"lazy-gap 0\.31 \(0\.24 to 0\.38\) action-gap 0\.22 .* random 0 \(-0\.05 to 0\.05\)", text)
     assert "TD error on held-out episodes, root mean square 0.0123 Correlation with Monte Carlo returns 0.93" in text
     assert "mean little" not in text
@@ -155,9 +155,9 @@ def test_it_shows_what_the_description_adds(tmp_path):
 
 def test_replays_have_a_column_of_notes_only_if_there_are_notes(tmp_path):
     synthetic(tmp_path / "cart")
-    row = {"episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.2, "high": 0.6, "note": None}
+    row = {"episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.5, "high": 0.7, "note": None}
     page = written(describe(tmp_path / "cart", counterfactuals=[row]), tmp_path)
-    assert "Episode 0, step 3 1 0.4 (0.2 to 0.6)" in text_of(page) and ">Note<" not in page
+    assert "Episode 0, step 3 1 0.4 0.6 (0.5 to 0.7)" in text_of(page) and ">Note<" not in page
     noted = {"episode": 1, "step": 2, "return_agent": None, "return_default": None, "note": "Not repeated."}
     page = written(describe(tmp_path / "cart", counterfactuals=[row, noted]), tmp_path)
     assert "Episode 1, step 2 Not repeated." in text_of(page) and ">Note<" in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +22,10 @@ Agent = Annotated[str, tyro.conf.Positional, _arg(metavar="AGENT")]
 Env = Annotated[str | None, tyro.conf.Positional, _arg(metavar="[ENV]", help_behavior_hint="")]
 Folder = Annotated[Path, tyro.conf.Positional, _arg(metavar="RECORDING")]
 Number = Annotated[int | None, _arg(metavar="N", help_behavior_hint="")]
+Price = Annotated[float | None, _arg(metavar="PRICE", help_behavior_hint="")]
+Policy = Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")]
+Discount = Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")]
+Fit = Annotated[Literal["fit"] | None, _arg(metavar="fit", help_behavior_hint="")]
 Flag = Annotated[bool, _arg(help_behavior_hint="")]
 Measure = Annotated[str, _arg(metavar="MEASURE")]
 
@@ -30,13 +34,13 @@ def explain(
     agent: Agent,
     env: Env = None,
     out: Annotated[Path, _arg(aliases=["-o"], metavar="FILE")] = Path("report.html"),
-    eta: Annotated[float | None, _arg(metavar="PRICE", help_behavior_hint="")] = None,
+    eta: Price = None,
     episodes: int = 3,
     moments: int = 6,
     seed: int = 0,
     max_steps: Number = None,
-    default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
-    gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
+    default_policy: Policy = None,
+    gamma: Discount = None,
     against: Annotated[Path | None, _arg(metavar="RECORDING", help_behavior_hint="")] = None,
     recording: Annotated[Path | None, _arg(metavar="FOLDER", help_behavior_hint="")] = None,
     trust: Flag = False,
@@ -59,12 +63,7 @@ def explain(
         recording: Keep the recording in this folder.
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
     """
-    with terminated_like_interrupted(), progress_bars() as bars, _warnings_in_words():
-        task = bars.add_task("preparing", total=None)
-
-        def show(what: str, done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total, description=what)
-
+    with _showing() as show:
         lz.explain.explain(
             agent, env, path=out, folder=recording, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
             default_policy=default_policy, gamma=gamma, moments=moments, against=against, trust=trust, progress=show,
@@ -76,11 +75,11 @@ def explain(
 def fidelity(
     agent: Agent,
     env: Env = None,
-    eta: Annotated[float | None, _arg(metavar="PRICE", help_behavior_hint="")] = None,
+    eta: Price = None,
     episodes: int = 20,
     seed: int = 0,
-    default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
-    gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
+    default_policy: Policy = None,
+    gamma: Discount = None,
     trust: Flag = False,
     json: Flag = False,
 ) -> int:
@@ -97,15 +96,10 @@ def fidelity(
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
         json: Print JSON.
     """
-    with terminated_like_interrupted(), progress_bars() as bars, _warnings_in_words():
-        task = bars.add_task("preparing", total=None)
-
-        def show(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total, description="handing steps over")
-
+    with _showing() as show:
         rows = lz.explain.ranking_trust(
             agent, env, eta=eta, episodes=episodes, seed=seed, default_policy=default_policy, gamma=gamma, trust=trust,
-            progress=show,
+            progress=lambda *did: show("handing steps over", *did),
         )  # fmt: skip
     if json:
         print_json(rows)
@@ -123,14 +117,14 @@ def record(
     agent: Agent,
     env: Env = None,
     out: Annotated[Path, _arg(aliases=["-o"], metavar="FOLDER")] = Path("recording"),
-    eta: Annotated[float | None, _arg(metavar="PRICE", help_behavior_hint="")] = None,
+    eta: Price = None,
     episodes: int = 1,
     seed: int = 0,
     max_steps: Number = None,
-    default_policy: Annotated[str | None, _arg(metavar="POLICY", help_behavior_hint="")] = None,
-    gamma: Annotated[float | None, _arg(metavar="GAMMA", help_behavior_hint="")] = None,
-    critic: Annotated[Literal["fit"] | None, _arg(metavar="fit", help_behavior_hint="")] = None,
-    mask: Annotated[Literal["fit"] | None, _arg(metavar="fit", help_behavior_hint="")] = None,
+    default_policy: Policy = None,
+    gamma: Discount = None,
+    critic: Fit = None,
+    mask: Fit = None,
     mask_steps: int = 50_000,
     trust: Flag = False,
     json: Flag = False,
@@ -155,12 +149,7 @@ def record(
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
         json: Print JSON.
     """
-    with terminated_like_interrupted(), progress_bars() as bars, _warnings_in_words():
-        task = bars.add_task("preparing", total=episodes)
-
-        def show(what: str, done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total, description=what)
-
+    with _showing() as show:
         try:
             made = lz.explain.record(
                 agent, env, folder=out, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
@@ -171,7 +160,6 @@ def record(
             if (out / "recording.json").is_file():
                 say(f"Interrupted. The {lz.explain.load(out).episodes} episodes that have ended are in {out}.")
             return INTERRUPTED
-        bars.update(task, completed=episodes, total=episodes)
     _show(made, json)
     return 0
 
@@ -229,13 +217,11 @@ def video(
         frames_per_second: Speed; by default that of the environment.
     """
     loaded = lz.explain.load(recording)
-    with terminated_like_interrupted(), progress_bars() as bars:
-        task = bars.add_task("video", total=None)
-
-        def show(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total, description=f"frame {done:,} of {total:,}")
-
-        lz.explain.video(loaded, out, episode=episode, frames_per_second=frames_per_second, progress=show)
+    with _showing() as show:
+        lz.explain.video(
+            loaded, out, episode=episode, frames_per_second=frames_per_second,
+            progress=lambda done, total: show(f"frame {done:,} of {total:,}", done, total),
+        )  # fmt: skip
     show_line(f"Video: {out.resolve()}")
     return 0
 
@@ -264,8 +250,9 @@ def _show(made: lz.explain.Recording, json: bool) -> None:
 
 
 @contextmanager
-def _warnings_in_words() -> Iterator[None]:
-    """Print warnings as plain lines, without the place in the code."""
-    with warnings.catch_warnings():
+def _showing() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that shows what is being done; warnings are plain lines, without the place in the code."""
+    with terminated_like_interrupted(), progress_bars() as bars, warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"Warning: {message}")
-        yield
+        task = bars.add_task("preparing", total=None)
+        yield lambda what, done, total: bars.update(task, completed=done, total=total, description=what)

@@ -37,6 +37,7 @@ def reproduce(
     which: Which = All(),  # noqa: B008 (frozen)
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("reproduced"),
     fresh: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False,
+    jobs: int = 1,
     json: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False,
 ) -> int:
     """Reproduce the results of the paper and our own: data, figures, and whether each claim holds.
@@ -45,6 +46,7 @@ def reproduce(
         which: The experiment to reproduce.
         out: Folder for the results.
         fresh: Run the experiment again even if its data already exist.
+        jobs: Number of processes, each with one thread; only `fidelity --fresh` uses more than one.
         json: Print JSON.
     """
     if isinstance(which, All):
@@ -66,7 +68,7 @@ def reproduce(
                 if fresh and is_study and not ERR.is_terminal and percent > before:
                     ERR.print(f"{name}: {percent}%")  # a log file shows no bar, and a study takes a long time
 
-            outcomes = reproduce_all(configs, out, fresh=fresh, progress=tell)
+            outcomes = reproduce_all(configs, out, fresh=fresh, jobs=jobs, progress=tell)
     except KeyboardInterrupt:
         ERR.print("Interrupted. Finished work is kept; run the same command again to continue.", style="bold")
         return INTERRUPTED

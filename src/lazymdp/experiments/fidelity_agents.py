@@ -1,9 +1,10 @@
 """Our own: do importance measures find the steps of a trained agent at which control is worth most?
 
-For every environment and seed, a dial is trained, and plays at price 0 without ever being lazy. Steps are handed over
-to random actions by each measure: *Replace* hands over the most important share of the steps, *Keep* all others, and
-the protocols `statemask-code`, `rice-spec` and `scattered` are those of `lz.measure.fidelity_score`. A mask is trained
-for every agent, too (`lazymdp.explain.mask`).
+For every environment and seed, a dial is trained, and plays at price 0 without ever being lazy. In Pong, one dial, that
+of the study `dqn-dopamine`, plays with several seeds. Steps are handed over to random actions by each measure:
+*Replace* hands over the most important share of the steps, *Keep* all others, and the protocols `statemask-code`,
+`rice-spec` and `scattered` are those of `lz.measure.fidelity_score`. A mask is trained for every agent, too
+(`lazymdp.explain.mask`). On Atari, it sees images of a quarter of the height and width, since its network is small.
 
 The area between the curve of a measure and that of random steps, as a share of the agent's gain over random actions,
 with 95 % bootstrap intervals over seeds: above 0 is better than random, and larger is better. Left: Replace. Right:
@@ -12,6 +13,7 @@ Keep.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +25,7 @@ from lazymdp.experiments.experiment import Progress, Table, Tables, table
 from lazymdp.experiments.fidelity_agents_figure import claims as claims
 from lazymdp.experiments.fidelity_agents_figure import plot as plot
 from lazymdp.experiments.fidelity_agents_figure import summary
-from lazymdp.experiments.study import Parts, joined
+from lazymdp.experiments.study import COMMITTED, Parts, joined
 from lazymdp.explain.mask import MaskedEpisode, MaskLearner, train_mask
 from lazymdp.measure.fidelity import handover_rule
 from lazymdp.measure.fidelity_score import PROTOCOLS, changes_of_return, chosen_steps, random_steps, score_of
@@ -35,9 +37,13 @@ TITLE = "Fidelity, played: which importance measure finds the steps of trained a
 NEEDS_GPU = True
 GAMES = (
     "CartPole-v1", "LunarLander-v3", "minatar/breakout", "minatar/asterix", "minatar/freeway",
-    "minatar/space_invaders", "minatar/seaquest",
+    "minatar/space_invaders", "minatar/seaquest", "ALE/Pong-v5",
 )  # fmt: skip
 """Environments that can be measured."""
+MEASURES = ("none", "lazy_gap", "critical_eta", "action_gap", "importance_advice", "entropy", "mask", "random")
+"""Measures; `none` are random steps, with which all others are compared."""
+_POOL = 4
+"""Pixels of an Atari image, per side, that are averaged for the mask."""
 _POINTS = 9
 """Prices at which a dial is asked for its critical price."""
 _MASK_EPISODES = 4
@@ -48,10 +54,10 @@ _MASK_EPISODES = 4
 class Config:
     """Settings of the study."""
 
-    games: tuple[str, ...] = ("CartPole-v1", "minatar/breakout")
+    games: tuple[str, ...] = ("CartPole-v1", "minatar/breakout", "minatar/freeway")
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
-    """Number of agents per environment."""
+    """Number of agents per environment; in Pong, of repetitions with one agent."""
     control_steps: int = 300_000
     """Training steps on CartPole; four times as many on LunarLander."""
     minatar_steps: int = 1_000_000
@@ -71,35 +77,45 @@ def run(config: Config, progress: Progress | None = None, parts: Parts | None = 
     unknown = [game for game in config.games if game not in GAMES]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(GAMES)}.")
-    wanted = [(game, seed) for game in config.games for seed in range(config.seeds)]
-    rows: dict[str, NDArray[Any]] = {}
-    for place, (game, seed) in enumerate(wanted):
-
-        def make(game: str = game, seed: int = seed) -> Table:
-            return part(config, game, seed)
-
-        one = make() if parts is None else parts.get(f"{game.replace('/', '-')}-{seed}", make)
-        rows = joined(rows, one) if rows else dict(one)
-        if progress is not None:
-            progress(place + 1, len(wanted))
+    makers = _makers(config)
+    tables = [make() for make in makers.values()] if parts is None else parts.get_all(makers, progress)
+    rows = functools.reduce(joined, tables)
     return {"runs": rows, **summary({"runs": rows})}
 
 
-def part(config: Config, game: str, seed: int) -> Table:
-    """Train an agent and a mask for it, and measure the fidelity of every measure."""
-    agent = _trained(config, game, seed)
+def _makers(config: Config) -> dict[str, Callable[[], Table]]:
+    """Return the functions that make the parts of the study, by name."""
+    found: dict[str, Callable[[], Table]] = {}
+    for game in config.games:
+        for seed in range(config.seeds):
+            name = f"{game.replace('/', '-')}-{seed}"
+            if game.startswith("ALE/"):  # playing takes long, and no agent is trained: one part for each measure
+                for measure in MEASURES:
+                    found[f"{name}-{measure}"] = functools.partial(part, config, game, seed, (measure,))
+            else:
+                found[name] = functools.partial(part, config, game, seed)
+    return found
+
+
+def part(config: Config, game: str, seed: int, measures: tuple[str, ...] = MEASURES) -> Table:
+    """Train an agent and a mask for it, and measure the fidelity of some measures."""
+    agent = _agent(config, game, seed)
     judge = Judge(agent, config.episodes)
     player = _player(judge, game, config.max_steps)
     try:
-        judge.mask = _mask(judge, player, config, seed)
-        return _measured(config, game, seed, judge, player)
+        if "mask" in measures:
+            judge.mask = _mask(judge, player, config, seed)
+        return _measured(config, game, seed, judge, player, measures)
     finally:
         player.close()
 
 
-def _trained(config: Config, game: str, seed: int) -> Any:
+def _agent(config: Config, game: str, seed: int) -> Any:
+    """Train a dial, or load the one of Pong, which is kept in the repository."""
     from lazymdp import learn
 
+    if game.startswith("ALE/"):
+        return learn.load(COMMITTED / "dqn-dopamine" / "agents" / "Pong-dial-0")
     steps = config.minatar_steps if game.startswith("minatar/") else config.control_steps
     return learn.train(game, algorithm="pqn", seed=seed, steps=steps * (4 if game.startswith("LunarLander") else 1))
 
@@ -109,6 +125,10 @@ def _player(judge: Judge, game: str, max_steps: int) -> Any:
         from lazymdp.experiments.compiled_play import CompiledPlayer
 
         return CompiledPlayer(judge.agent.algorithm.env, judge, max_steps)
+    if game.startswith("ALE/"):
+        from lazymdp.learn.deep.single_env import make_atari
+
+        return Player(judge, functools.partial(make_atari, game), "uniform", 1.0, max_steps)
     return Player(judge, game, "uniform", 1.0, max_steps)
 
 
@@ -165,7 +185,12 @@ def _entropy(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _features(seen: Any) -> NDArray[np.float64]:
-    return np.asarray(seen, dtype=float).reshape(len(seen), -1)
+    """Return observations as `[N, F]` numbers; of Atari images, averages over squares of pixels."""
+    rows = np.asarray(seen)
+    if rows.shape[1:] == (84, 84, 4):
+        blocks = rows.reshape(len(rows), 84 // _POOL, _POOL, 84 // _POOL, _POOL, 4)
+        rows = blocks.mean(axis=(2, 4), dtype=np.float32)
+    return rows.reshape(len(rows), -1).astype(float)
 
 
 def _mask(judge: Judge, player: Any, config: Config, seed: int) -> MaskLearner:
@@ -205,7 +230,9 @@ def _masked(
     ]
 
 
-def _measured(config: Config, game: str, seed: int, judge: Judge, player: Any) -> Table:
+def _measured(
+    config: Config, game: str, seed: int, judge: Judge, player: Any, measures: tuple[str, ...] = MEASURES
+) -> Table:
     """Hand steps over by every measure and protocol: one row each, with the mean loss of return over episodes."""
     seeds, count = episode_seeds(seed, config.episodes), config.episodes
     rows: list[tuple[Any, ...]] = []
@@ -228,9 +255,9 @@ def _measured(config: Config, game: str, seed: int, judge: Judge, player: Any) -
             loss = float((baseline - [one.total for one in played]).mean())
             rows.append((mode, measure, kind, share, handed, loss, np.nan))
 
-    for mode in ("replace", "keep"):
+    for mode in ("replace", "keep") if "none" in measures else ():
         curve(mode, "none", "random", np.zeros(1))
-    for measure in _distinct(judge):
+    for measure in (measure for measure in _distinct(judge) if measure in measures):
         recorded = player.play(seeds, None, judge.measures[measure])
         scores = np.concatenate([one.importance for one in recorded])
         for mode in ("replace", "keep"):

@@ -6,15 +6,19 @@ saved in `FOLDER/parts`, so the same command continues an interrupted study. Whe
 merged into the data of the study and deleted.
 
 A study covers several games: its `Config` has a field `games`, and each of its tables has a column `game`. The games
-can be run separately, even by several processes at once that share a folder.
+can be run separately, even by several processes at once that share a folder. A study that asks for all its parts at
+once (`Parts.get_all`) can make several of them at the same time, each in a process of its own (`jobs`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._cores import limited
 from lazymdp.experiments import results_io
 from lazymdp.experiments.experiment import Experiment, Progress, Table, Tables
 from lazymdp.experiments.results_io import Record, as_saved
@@ -38,10 +43,11 @@ class Parts:
     Args:
         folder: The folder of the study.
         config: The settings of the study. Parts that were saved with other settings are refused.
+        jobs: Number of processes that make parts, each with one thread.
     """
 
-    def __init__(self, folder: Path, config: Any) -> None:
-        self.folder = folder / "parts"
+    def __init__(self, folder: Path, config: Any, jobs: int = 1) -> None:
+        self.folder, self.jobs = folder / "parts", jobs
         self.seconds = 0.0
         self._settings = _without_games(as_saved(config))
         self._used: list[Path] = []
@@ -51,10 +57,7 @@ class Parts:
         folder = self.folder / name
         record = results_io.load_record(folder)
         if record is None:
-            started = time.perf_counter()
-            rows = make()
-            record = Record.now(name, self._settings, time.perf_counter() - started)
-            results_io.save(folder, {_ROWS: rows}, record)
+            record = _made(folder, self._settings, make)
         elif record.settings != self._settings:
             raise ValueError(
                 f"{folder} was made with other settings. Delete {self.folder}, or choose another output folder."
@@ -63,12 +66,53 @@ class Parts:
         self._used.append(folder)
         return results_io.load(folder)[_ROWS]
 
+    def get_all(self, makers: Mapping[str, Callable[[], Table]], progress: Progress | None = None) -> list[Table]:
+        """Return several parts, in the given order; with several jobs, the functions that make them are pickled."""
+        missing = [name for name in makers if results_io.load_record(self.folder / name) is None]
+        done = len(makers) - len(missing)
+        if self.jobs > 1 and missing:
+            spawn = multiprocessing.get_context("spawn")
+            with _environment(limited(1)), ProcessPoolExecutor(min(self.jobs, len(missing)), spawn) as pool:
+                running = [pool.submit(_made, self.folder / name, self._settings, makers[name]) for name in missing]
+                for future in as_completed(running):
+                    future.result()
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(makers))
+        found = []
+        for name, make in makers.items():
+            found.append(self.get(name, make))
+            if progress is not None:
+                progress(max(done, len(found)), len(makers))
+        return found
+
     def remove(self) -> None:
         """Delete the parts that were used; those of other processes stay."""
         for folder in self._used:
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # not empty, or removed by another process
             self.folder.rmdir()
+
+
+def _made(folder: Path, settings: dict[str, Any], make: Callable[[], Table]) -> Record:
+    """Make a part and save it."""
+    started = time.perf_counter()
+    rows = make()
+    record = Record.now(folder.name, settings, time.perf_counter() - started)
+    results_io.save(folder, {_ROWS: rows}, record)
+    return record
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that are started meanwhile."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Tables, Record]:
@@ -90,10 +134,12 @@ def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Table
     raise ValueError(f"{committed} has no data for these settings; leave them out, {again}")
 
 
-def run(experiment: Experiment, config: Any, folder: Path, progress: Progress | None) -> tuple[Tables, Record, Parts]:
+def run(
+    experiment: Experiment, config: Any, folder: Path, progress: Progress | None, jobs: int = 1
+) -> tuple[Tables, Record, Parts]:
     """Run a study part by part, continuing where an interrupted run with the same settings stopped."""
     _check_folder(folder, config)
-    parts = Parts(folder, config)
+    parts = Parts(folder, config, jobs)
     data = experiment.run(config, progress, parts)
     return data, Record.now(experiment.name, as_saved(config), parts.seconds), parts
 
@@ -106,8 +152,9 @@ def merged(experiment: Experiment, folder: Path, data: Tables, record: Record) -
     tables, games = results_io.load(folder), record.settings["games"]
     for name, rows in data.items():
         tables[name] = joined(_other_games(tables[name], games), rows) if name in tables else dict(rows)
-    known = {*before.settings["games"], *games}
-    settings = {**record.settings, "games": [game for game in experiment.config().games if game in known]}
+    known, order = [*before.settings["games"], *games], experiment.config().games
+    listed = [*(game for game in order if game in known), *(game for game in known if game not in order)]
+    settings = {**record.settings, "games": list(dict.fromkeys(listed))}
     return tables, replace(record, settings=settings, seconds=round(before.seconds + record.seconds, 2))
 
 

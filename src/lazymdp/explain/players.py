@@ -31,11 +31,6 @@ from lazymdp.wrappers.lazy_action import LazyAction
 
 _LARGEST_PATH = 10_000
 """Largest number of states for which the exact eta-path, and with it `critical_eta`, is computed."""
-_POINTS, _FEW_POINTS, _LARGE_OBSERVATION = 129, 33, 5_000
-"""Number of prices at which a dial is asked for `critical_eta`, and the number for observations larger than the third.
-
-At every price the network is applied to every step, which for the images of Atari takes most of the time.
-"""
 
 
 class Judgement(NamedTuple):
@@ -119,7 +114,8 @@ class TrainedPlayer:
         self.gamma: float | None = float(agent.algorithm.config.gamma)
         self.trained, self._dial = agent, agent if agent.is_dial else None
         self._agent = agent if eta is None and not agent.is_dial else agent.at(eta)
-        self.eta, self.name, self.default_name = float(self._agent.eta), repr(agent), default_name
+        self.eta, self.default_name = float(self._agent.eta), default_name
+        self.name = f"{agent.algorithm.config.name.upper()} {'dial' if agent.is_dial else 'agent'}"
         if env is None:
             self.env = _own_env(self._agent)
         elif isinstance(env, LazyAction):
@@ -139,8 +135,7 @@ class TrainedPlayer:
         gap = np.asarray(self._agent.lazy_gap(seen, last_actions=last), dtype=np.float64)
         critical = np.full(len(gap), np.nan)
         if self._dial is not None:
-            points = _FEW_POINTS if np.size(observations[0]) > _LARGE_OBSERVATION else _POINTS
-            critical = self._dial.critical_eta(seen, last_actions=last, points=points)
+            critical = self._dial.critical_eta(seen, last_actions=last)
         value = q.max(axis=1) + np.maximum(self.eta - gap, 0.0)  # the lazy value is max q - lazy_gap + eta
         return Judgement(q, value, gap, critical, self._agent.default_policy.probabilities(seen, last_actions))
 
@@ -192,7 +187,7 @@ class ExactPlayer:
         _check_states(mdp, base)
         self.env = LazyAction(base, self._lazy.default_policy[: base.observation_space.n], self.eta)  # type: ignore[attr-defined]
         self.action_names, self.gamma = mdp.action_names, float(mdp.gamma)
-        self.name = f"exact solution ({mdp.n_states} states, gamma {mdp.gamma:g})"
+        self.name = f"Exact agent ({mdp.n_states} states, gamma {mdp.gamma:g})"
         self._solution = solve(self._lazy)
         self.critical = _critical(model if isinstance(model, EtaPath) else mdp, self._lazy)
 

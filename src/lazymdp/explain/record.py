@@ -30,14 +30,12 @@ from lazymdp.explain.mask import STEPS as MASK_STEPS
 from lazymdp.explain.mask import FittedMask, fit_mask
 from lazymdp.explain.named_agents import find_agent
 from lazymdp.explain.players import ExactPlayer, OtherPlayer, Player, TrainedPlayer
-from lazymdp.explain.recording import EpisodeWriter, Recording, RecordingWriter, check_free
+from lazymdp.explain.recording import LONGEST, EpisodeWriter, Recording, RecordingWriter, check_free
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, the amount of work done and the total amount."""
-LONGEST = 27_000
-"""Longest episode in steps, unless `max_steps` is given: the 30 minutes that Atari games are played."""
 _ROWS = 256
 """Number of steps that are judged and written together; memory does not grow beyond them."""
 
@@ -140,6 +138,7 @@ def record_player(
             for _ in _play(player, _Rows(player, file, frame is not None, fitted), start, limit):
                 steps += 1
                 tell(f"recording, {steps:,} steps", episode, episodes)
+    tell(f"recording, {steps:,} steps", episodes, episodes)
     return Recording(folder)
 
 

@@ -34,6 +34,8 @@ from lazymdp.explain.extra import extra
 
 FORMAT = 1
 """Version of the format on disk."""
+LONGEST = 27_000
+"""Longest episode in steps, unless `max_steps` is given: the 30 minutes that Atari games are played."""
 
 COLUMNS = {
     "step": "int64",  # number of the step in its episode, from 0
@@ -311,13 +313,14 @@ def check_free(folder: Path) -> None:
 def _reading(path: Path) -> Iterator[None]:
     """Turns every error about the content of a file into a ValueError that names the file."""
     if not path.is_file():
-        raise ValueError(f"{path} is missing: the recording is damaged.")
+        raise ValueError(f"{path} is missing: the recording is damaged. Record the agent again.")
     try:
         yield
     except ImportError:
         raise
     except Exception as error:  # pyarrow, zipfile, zlib and Pillow raise errors of many kinds
-        raise ValueError(f"{path} is damaged: {' '.join(str(error).split()) or type(error).__name__}") from error
+        reason = (" ".join(str(error).split()) or type(error).__name__).rstrip(".")
+        raise ValueError(f"{path} is damaged: {reason}. Record the agent again.") from error
 
 
 def _read_about(path: Path) -> dict[str, Any]:

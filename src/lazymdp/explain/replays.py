@@ -2,10 +2,12 @@
 
 The environment is brought back to the state before a step by repeating the episode: the same seed and the same actions.
 From there, it continues twice: once the agent makes its choice, once the default policy acts for one step. In both
-cases the agent plays on to the end of the episode. This is repeated with other random numbers for what follows, the
-same ones in both cases. Returns are discounted, because an agent that only loses time would otherwise seem to lose
-nothing. Environments that draw from Gymnasium's generator (`env.np_random`) get new random numbers;
-others, such as Atari games, repeat their own, so that only the action of the default policy varies.
+cases the agent plays on, until the episode ends or rewards count for less than `LEAST_WEIGHT` of one now. This is
+repeated with other random numbers for what follows, the same ones in both cases. Returns are discounted, because an
+agent that only loses time would otherwise seem to lose nothing.
+
+New random numbers are given to the default policy, to environments that draw from Gymnasium's generator
+(`env.np_random`), among them the compiled ones, and to the emulator of Atari games. Others repeat their own.
 """
 
 from __future__ import annotations
@@ -17,17 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._arguments import check_count, check_gamma, check_seed
-from lazymdp.defaults.protocol import noop_of
 from lazymdp.explain.environments import first_action
 from lazymdp.explain.players import Player
 from lazymdp.explain.rank import Ranking
-from lazymdp.explain.recording import Recording
+from lazymdp.explain.recording import LONGEST, Recording
 from lazymdp.measure.statistics import mean_interval
+from lazymdp.wrappers.lazy_action import LazyAction
 
 MOST_STEPS = 4_000
 """Number of steps per moment from which fewer repetitions are made."""
 FEWEST = 4
 """Smallest number of repetitions."""
+LEAST_WEIGHT = 1e-3
+"""Weight below which the discounted rewards of a replay are left out: after 688 steps with a discount of 0.99."""
 NOT_REPEATED = "The episode could not be repeated: its rewards differ from the recorded ones."
 
 
@@ -62,8 +66,8 @@ def what_followed(
 
     Returns:
         For each moment: `episode`, `step`, `return_agent` and `return_default` (mean discounted sums of the rewards
-        from that step on, price excluded), `low` and `high` (95% interval of `return_default`), and `note` (text or
-        None). A moment that cannot be repeated has a note instead of returns.
+        from that step on, price excluded), `low` and `high` (95% interval of their difference, agent minus default
+        policy), and `note` (text or None). A moment that cannot be repeated has a note instead of returns.
     """
     check_count(samples, "samples", "the number of repetitions")
     check_gamma(gamma)
@@ -88,19 +92,19 @@ def _replayed(
     for sample in range(count):
         rng = np.random.default_rng([seed, episode, step, sample])
         drawn = int(rng.choice(likely.size, p=likely)) + first if np.isfinite(likely).all() else player.env.lazy_action
-        future = int(rng.integers(2**63))
+        future = int(rng.integers(2**31))
         for returns, action in ((own, int(steps["choice"][step]) + first), (by_default, drawn)):
             followed = _followed(player, steps, step, reset_seed, action, future, gamma)
             if followed is None:
                 return {**row, "return_agent": None, "return_default": None, "note": NOT_REPEATED}
             returns[sample] = followed
-    interval = mean_interval(by_default)
+    lead = mean_interval(own - by_default)
     return {
         **row,
         "return_agent": float(own.mean()),
-        "return_default": float(interval.mean),
-        "low": float(interval.low),
-        "high": float(interval.high),
+        "return_default": float(by_default.mean()),
+        "low": float(lead.low),
+        "high": float(lead.high),
         "note": None,
     }
 
@@ -113,19 +117,29 @@ def _followed(
     Returns None if the rewards on the way differ from the recorded ones.
     """
     env, first = player.env, first_action(player.env)
-    observation, _ = env.reset(seed=reset_seed)
-    last = noop_of(env.env)
+    env.reset(seed=reset_seed)
     for before in range(step):
-        last = int(steps["action"][before]) + first
-        observation, _, terminated, truncated, info = env.step(last)
+        _, _, terminated, truncated, info = env.step(int(steps["action"][before]) + first)
         if terminated or truncated or info["base_reward"] != steps["reward"][before]:
             return None
-    env.unwrapped.np_random = np.random.default_rng(future)
-    total, weight, over = 0.0, 1.0, False
-    while not over:
+    _draw_others(env, future)
+    total, weight = 0.0, 1.0
+    for _ in range(LONGEST):
         observation, _, terminated, truncated, info = env.step(action)
         total, weight = total + weight * info["base_reward"], gamma * weight
-        last, over = info["base_action"], terminated or truncated
-        if not over:
-            action = player.choose(observation, last)
+        if terminated or truncated or weight < LEAST_WEIGHT:
+            break
+        action = player.choose(observation, info["base_action"])
     return total
+
+
+def _draw_others(env: LazyAction[Any], seed: int) -> None:
+    """Gives new random numbers to the default policy and to the environment, whose state stays as it is."""
+    env.seed_default(seed)
+    base: Any = env.unwrapped
+    if hasattr(base, "ale"):  # the emulator has a generator of its own, for sticky actions
+        state = base.clone_state(include_rng=False)
+        base.seed_game(seed)
+        base.load_game()
+        base.restore_state(state)
+    base.np_random = np.random.default_rng(seed)

@@ -128,17 +128,15 @@ def followed_section(about: Mapping[str, Any]) -> str:
     """Returns the table of what would have followed, or nothing if the recording has no replays."""
     rows = []
     for row in about.get("counterfactuals") or ():
-        interval = ""
-        if row.get("low") is not None and row.get("high") is not None:
-            interval = f' <span class="muted">({number(row["low"])} to {number(row["high"])})</span>'
-        cells = ["", ""]  # of a moment that could not be replayed
+        cells = ["", "", ""]  # of a moment that could not be replayed
         if row["return_agent"] is not None:
-            cells = [f"{number(row['return_agent'])}", f"{number(row['return_default'])}{interval}"]
+            own, other = row["return_agent"], row["return_default"]
+            cells = [number(own), number(other), number(own - other) + _interval(row)]
         place = f"Episode {row['episode']}, step {row['step']:,}" if "episode" in row else f"Step {row['step']:,}"
         rows.append([place, *cells, escaped(row.get("note") or "")])
     if not rows:
         return ""
-    heads = ["Moment", "Return with the agent", "Return with the default policy", "Note"]
+    heads = ["Moment", "Return with the agent", "Return with the default policy", "Difference (95% interval)", "Note"]
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     return (

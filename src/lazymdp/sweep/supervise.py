@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from lazymdp._cores import limited
 from lazymdp.sweep.execute import Job
 from lazymdp.sweep.sweep_folder import PROGRESS, SweepFolder
 from lazymdp.sweep.worker import STOPPED
@@ -166,12 +167,7 @@ def _exit_reason(code: int) -> str:
 
 def _environment(cores: int) -> dict[str, str]:
     """Returns the environment variables of a job: as many threads as it has cores."""
-    found = dict(os.environ)
+    found = limited(cores)
     source = str(Path(__file__).parents[2])  # the process runs the same code as this one
     found["PYTHONPATH"] = os.pathsep.join(filter(None, (source, found.get("PYTHONPATH", ""))))
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        found.setdefault(name, str(cores))
-    if cores == 1 and "xla_cpu_multi_thread_eigen" not in found.get("XLA_FLAGS", ""):
-        found["XLA_FLAGS"] = f"{found.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
-    found.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # jobs may share a GPU
     return found

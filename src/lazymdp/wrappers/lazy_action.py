@@ -92,12 +92,16 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
         if not self._running:
             self.eta = self._next_eta
 
+    def seed_default(self, seed: int) -> None:
+        """Seeds the generator of the default policy, as `reset` with a seed does."""
+        self._rng = np.random.default_rng([STREAM, seed])
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ObsType, dict[str, Any]]:
         """Starts an episode. A seed also seeds the generator of the default policy."""
         if seed is not None:
-            self._rng = np.random.default_rng([STREAM, seed])
+            self.seed_default(seed)
         self._observation, info = self.env.reset(seed=seed, options=options)
         self.eta = self._next_eta
         self._running = True

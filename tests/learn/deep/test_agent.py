@@ -99,6 +99,23 @@ def test_a_rate_that_no_price_meets_is_answered_by_the_highest_price():
     assert Sketch(0.0).for_control_rate(1.0).eta == 0.0
 
 
+@pytest.mark.parametrize("form", ["structured", "augmented"])
+def test_critical_prices_are_those_of_the_lazy_gap_at_single_prices(form, monkeypatch):
+    agent = small_agent(form=form, default_policy="repeat")
+    monkeypatch.setattr("lazymdp.learn.deep.agent._MOST_ROWS", 9 * 5)  # 5 rows at once, so that 16 take 4 calls
+    states, last = np.arange(16), np.arange(16) % 4
+    prices = agent._price_grid(9)
+    excess = np.array([agent.lazy_gap(states, price, last) - price for price in prices])
+    expected = [0.0] * 16
+    for state in range(16):
+        above = np.flatnonzero(excess[:, state] > 0.0)
+        if above.size:
+            here = slice(above[-1], above[-1] + 2)
+            expected[state] = np.interp(0.0, -excess[here, state], prices[here])
+    assert max(expected) > 0.0
+    np.testing.assert_allclose(agent.critical_eta(states, last_actions=last, points=9), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("eta", [0.0, 0.1])
 def test_an_agent_of_one_price_has_no_others(eta):
     agent = Sketch(0.0, PQNConfig(eta=eta))

@@ -212,8 +212,13 @@
         [x - 5 * unit, y - 5 * unit, x + 5 * unit, y + 5 * unit], [x - unit, high, x + unit, low],
         ...(row.eta === null ? [[left, y - unit, left + width, y + unit]] : []), // the dashed line
       ]);
+      const apart = ([a, b, c, d]) => ([e, f, g, h]) => c <= e || g <= a || d <= f || h <= b;
       const free = ([a, b, c, d]) => a >= left && c <= left + width && b >= top && d <= top + height
-        && taken.every(([e, f, g, h]) => c <= e || g <= a || d <= f || h <= b);
+        && taken.every(apart([a, b, c, d]));
+      const curve = marks.slice(1).flatMap(({ x, y }, i) => Array.from({ length: 60 }, (_, part) => {
+        const [across, down] = [x + (part / 60) * (marks[i].x - x), y + (part / 60) * (marks[i].y - y)];
+        return [across, down, across + unit, down + unit];
+      }));
       ctx.font = `${11 * unit}px system-ui, sans-serif`;
       ctx.fillStyle = color("--muted");
       ctx.textAlign = "left";
@@ -223,11 +228,12 @@
         const text = alone ? "default policy alone" : `\u03b7 ${number(row.eta)}`;
         const size = ctx.measureText(text).width;
         const places = [[8, 13], [8, -13], [-8, 13], [-8, -13], [9, 0], [-9, 0], [8, 26], [-8, 26], [8, -26], [-8, -26]];
-        const found = places.map(([across, down]) => {
+        const boxes = places.map(([across, down]) => {
           const start = alone ? left + width - size - 4 * unit : x + across * unit - (across < 0 ? size : 0);
           const middle = y + (alone && Math.abs(down) < 10 ? -10 : down) * unit;
           return [start, middle - 7 * unit, start + size, middle + 7 * unit];
-        }).find(free);
+        }).filter(free);
+        const found = boxes.find((box) => curve.every(apart(box))) ?? boxes[0]; // beside the curve, if there is room
         if (!found) continue;
         taken.push(found);
         ctx.fillText(text, found[0], (found[1] + found[3]) / 2);

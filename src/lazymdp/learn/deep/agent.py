@@ -35,6 +35,9 @@ from lazymdp.learn.deep.price_search import ControlRatePrice, price_of_rate
 from lazymdp.learn.deep.single_env import make_single
 from lazymdp.wrappers.lazy_action import LazyAction
 
+_MOST_ROWS = 32_768
+"""Largest number of pairs of observation and price that the network is applied to at once; 70 MB on Atari."""
+
 
 class Agent:
     """A trained agent.
@@ -188,11 +191,14 @@ class Agent:
                 default the no-op.
         """
         seen = self._batch(observations)
-        prices = self._prices(eta, len(seen))
-        env, form = self.algorithm.env, self.algorithm.form
-        last = np.full(len(seen), env.noop) if last_actions is None else last_actions
+        return self._lazy_gaps(seen, self._prices(eta, len(seen)), last_actions)
+
+    def _lazy_gaps(self, seen: Array, prices: Array, last_actions: ArrayLike | None) -> NDArray[np.float32]:
+        """Returns the lazy-gaps of N observations at prices `[N]` or `[N, K]`, in the shape of the prices."""
+        last = np.full(len(seen), self.algorithm.env.noop) if last_actions is None else last_actions
+        default = self._default(seen, jnp.asarray(last))  # [N, A]
         outputs = self._apply(self.parameters, seen, prices)
-        control, lazy = form.values(outputs, self._default(seen, jnp.asarray(last)), prices)
+        control, lazy = self.algorithm.form.values(outputs, default if prices.ndim == 1 else default[:, None], prices)
         return np.asarray(control.max(-1) - (lazy - prices))
 
     def as_default(self, *, epsilon: float = 0.0, temperature: float | None = None) -> HostDefault:
@@ -278,10 +284,16 @@ class Agent:
         The lazy-gap is computed at `points` prices over the range trained for. The result is interpolated linearly
         between the last price at which the agent takes control and the next one. `last_actions` is as in `lazy_gap`.
         """
-        prices = self._price_grid(points)
-        excess = np.array([self.lazy_gap(observations, price, last_actions) - price for price in prices])  # [P, N]
-        critical = np.zeros(excess.shape[1])
-        for place, column in enumerate(excess.T):
+        prices, seen = self._price_grid(points), self._batch(observations)
+        last = np.full(len(seen), self.algorithm.env.noop) if last_actions is None else np.asarray(last_actions)
+        rows = max(1, _MOST_ROWS // points)  # the network keeps its features for all prices of a row
+        excess = np.zeros((len(seen), points))
+        for first in range(0, len(seen), rows):
+            part = slice(first, first + rows)
+            grid = jnp.broadcast_to(jnp.asarray(prices, jnp.float32), (len(seen[part]), points))
+            excess[part] = self._lazy_gaps(seen[part], grid, last[part]) - prices
+        critical = np.zeros(len(seen))
+        for place, column in enumerate(excess):
             above = np.flatnonzero(column > 0.0)
             if above.size:
                 last = above[-1]
