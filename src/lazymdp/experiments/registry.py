@@ -13,6 +13,7 @@ from lazymdp.experiments import (
     fig10,
     fig11,
     kdt_path,
+    lunarlander_cost,
     minatar,
     samples,
     theorem4,
@@ -37,6 +38,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             minatar,
             dqn_dopamine,
             atari_moments,
+            lunarlander_cost,
         ),
     )
 }

@@ -21,7 +21,7 @@ from lazymdp._files import locked, replacing, write_text
 from lazymdp._provenance import versions
 from lazymdp.exact import policies
 from lazymdp.exact.path import eta_path
-from lazymdp.experiments import paper_worlds, results_io, study
+from lazymdp.experiments import jobs, paper_worlds, results_io, study
 from lazymdp.experiments.experiment import Claim, Experiment, Progress, Tables, check_settings
 from lazymdp.experiments.registry import EXPERIMENTS
 from lazymdp.experiments.results_io import Record, as_saved
@@ -60,6 +60,8 @@ def reproduce_all(
     out: Path,
     *,
     fresh: bool = False,
+    workers: int = 1,
+    stop_after: float | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Outcome]:
     """Reproduce several experiments, and write `OUT/index.html` and, with `kdt-path`, the explorer and the report.
@@ -70,6 +72,8 @@ def reproduce_all(
         configs: Settings of the experiments, by name.
         out: Folder for all results; it is created if necessary.
         fresh: Run the experiments again even if their data already exist.
+        workers: Number of processes for a study that consists of independent jobs.
+        stop_after: Seconds after which such a study is stopped with `jobs.Unfinished`; by default it is not.
         progress: Called with the name of an experiment, the amount of work done and the total amount.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -81,7 +85,7 @@ def reproduce_all(
                 progress(name, count, total)
 
         tell(0, 1)
-        done.append(reproduce(name, config, out, fresh=fresh, progress=tell))
+        done.append(reproduce(name, config, out, fresh=fresh, workers=workers, stop_after=stop_after, progress=tell))
         tell(1, 1)
     path = next((outcome for outcome in done if outcome.experiment.name == "kdt-path"), None)
     if path is not None and not (path.reused and (out / EXPLORER).exists()):
@@ -92,7 +96,16 @@ def reproduce_all(
     return done
 
 
-def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progress: Progress | None = None) -> Outcome:
+def reproduce(
+    name: str,
+    config: Any,
+    out: Path,
+    *,
+    fresh: bool = False,
+    workers: int = 1,
+    stop_after: float | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
     """Reproduce one experiment: run it or reuse its data, check its claims and draw its figure.
 
     Args:
@@ -100,10 +113,14 @@ def reproduce(name: str, config: Any, out: Path, *, fresh: bool = False, progres
         config: Its settings, an instance of its `Config`.
         out: Folder for all results.
         fresh: Run it again even if its data already exist.
+        workers: Number of processes, if it is a study that consists of independent jobs.
+        stop_after: Seconds after which such a study is stopped with `jobs.Unfinished`; by default it is not.
         progress: Called with the amount of work done and the total amount.
     """
     experiment, folder = EXPERIMENTS[name], out / name
     check_settings(config)
+    if fresh and (workers > 1 or stop_after is not None):
+        jobs.run_in_processes(experiment, config, folder, workers=workers, stop_after=stop_after, progress=progress)
     if experiment.needs_gpu:
         return _reproduce_study(experiment, config, folder, fresh, progress)
     record = None if fresh else results_io.load_record(folder)

@@ -37,14 +37,19 @@ class Parts:
 
     Args:
         folder: The folder of the study.
-        config: The settings of the study. Parts that were saved with other settings are refused.
+        config: The settings of the study. Parts that were saved with other settings are refused, except that games and
+            agents, which the name of a part tells, may differ.
     """
 
     def __init__(self, folder: Path, config: Any) -> None:
         self.folder = folder / "parts"
         self.seconds = 0.0
-        self._settings = _without_games(as_saved(config))
+        self._settings = {name: value for name, value in _without_games(as_saved(config)).items() if name != "agents"}
         self._used: list[Path] = []
+
+    def has(self, name: str) -> bool:
+        """Return whether a part is finished."""
+        return (self.folder / name / results_io.RECORD).exists()
 
     def get(self, name: str, make: Callable[[], Table]) -> Table:
         """Return a part: load it if it exists, otherwise make it and save it."""
