@@ -28,7 +28,9 @@ def make_job(config, job):
     if job.startswith("slow"):
         time.sleep(60.0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return table(game="none", job=job, process=os.getpid(), cores=cores, threads=int(os.environ["OMP_NUM_THREADS"]))
+    return table(
+        game="none", job=job, process=os.getpid(), cores=cores, threads=int(os.environ.get("OMP_NUM_THREADS", 0))
+    )
 
 
 def study(**changed):

@@ -20,7 +20,7 @@ from typing import Any
 from lazymdp.experiments.experiment import Experiment, Progress, Table
 from lazymdp.experiments.study import Parts, joined
 
-_ONE_THREAD = {
+_ONE_CORE = {
     "OMP_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "JAX_PLATFORMS": "cpu",  # processes that share a GPU would each reserve most of its memory
@@ -55,7 +55,9 @@ def run_in_processes(
     stop_after: float | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Do all jobs of a study that have not been done, each in a process of its own on one core.
+    """Do all jobs of a study that have not been done, each in a process of its own.
+
+    If there are several processes at a time, each has one core, and none has a GPU, unless `JAX_PLATFORMS` says so.
 
     Args:
         experiment: The study.
@@ -90,7 +92,8 @@ def run_in_processes(
                 name = next(fits, None) if worker not in running else None
                 if name is not None:
                     waiting.remove(name)
-                    running[worker] = name, _start(experiment.make_job, config, folder, name, worker), now
+                    core = worker if workers > 1 else None
+                    running[worker] = name, _start(experiment.make_job, config, folder, name, core), now
             if not running:
                 break
             time.sleep(0.1)
@@ -116,20 +119,20 @@ def _kind(job: str) -> str:
     return job.partition("_")[0]
 
 
-def _start(make_job: Callable[[Any, str], Table], config: Any, folder: Path, job: str, worker: int) -> BaseProcess:
-    """Start the process of a job."""
+def _start(make_job: Callable[[Any, str], Table], config: Any, folder: Path, job: str, core: int | None) -> BaseProcess:
+    """Start the process of a job; it has one core if the number of one is given."""
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_do_job, args=(make_job, config, folder, job, worker))
-    with _environment(_ONE_THREAD):
+    process = context.Process(target=_do_job, args=(make_job, config, folder, job, core))
+    with _environment({} if core is None else _ONE_CORE):
         process.start()
     return process
 
 
-def _do_job(make_job: Callable[[Any, str], Table], config: Any, folder: Path, job: str, worker: int) -> None:
+def _do_job(make_job: Callable[[Any, str], Table], config: Any, folder: Path, job: str, core: int | None) -> None:
     """Do one job of a study, in a process of its own."""
-    if hasattr(os, "sched_setaffinity"):
+    if core is not None and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[worker % len(cores)]})
+        os.sched_setaffinity(0, {cores[core % len(cores)]})
     Parts(folder, config).get(job, functools.partial(make_job, config, job))
 
 

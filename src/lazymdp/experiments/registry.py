@@ -15,6 +15,7 @@ from lazymdp.experiments import (
     kdt_path,
     lunarlander_cost,
     minatar,
+    minatar_pretrained,
     samples,
     theorem4,
 )
@@ -39,6 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             dqn_dopamine,
             atari_moments,
             lunarlander_cost,
+            minatar_pretrained,
         ),
     )
 }
