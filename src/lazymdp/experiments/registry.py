@@ -5,6 +5,7 @@ from __future__ import annotations
 from lazymdp.experiments import (
     atari_moments,
     dqn_dopamine,
+    expert_rules,
     fidelity_agents,
     fidelity_truth,
     fig2,
@@ -39,8 +40,9 @@ EXPERIMENTS: dict[str, Experiment] = {
             minatar,
             dqn_dopamine,
             atari_moments,
-            lunarlander_cost,
             minatar_pretrained,
+            lunarlander_cost,
+            expert_rules,
         ),
     )
 }
