@@ -33,10 +33,10 @@ from lazymdp.show import styled
 
 TITLE = "Expert rules: how little control improves on them"
 NEEDS_GPU = True
-SLOPE, TURN = 0.03, -0.4
+SLOPE, TURN = 0.02, -0.45
 """The rule of *car*: the best of `CAR_GRID`."""
 CAR_GRID = [(slope, turn) for slope in (0.0, 0.01, 0.02, 0.03, 0.04, 0.05) for turn in (-0.5, -0.45, -0.4, -0.35, -0.3)]
-WEIGHT = 0.25
+WEIGHT = 0.1
 """The rule of *pole*: the best of `POLE_GRID`, the first one if several are perfect."""
 POLE_GRID = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lazymdp.experiments import (
     atari_moments,
+    atari_ready,
     dqn_dopamine,
     expert_rules,
     fidelity_agents,
@@ -43,6 +44,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             minatar_pretrained,
             lunarlander_cost,
             expert_rules,
+            atari_ready,
         ),
     )
 }
