@@ -11,8 +11,9 @@ episodes that start from the seeds of the thesis (500,000 + 1,000 x seed + numbe
 
 *specialist* is one `dqn` run for one price, *dial* one run for all prices from 0.3 to 3, each with 200,000 steps and
 the defaults of `dqn` for control problems. Nothing was tuned for this study. (The defaults were chosen before, in runs
-on LunarLander and other problems at price 0.) *cold* is the specialist without the warm-up of its price. We evaluate
-the final network without exploration; the thesis takes the mean of three networks, after 90, 95 and 100% of the steps.
+on LunarLander and other problems over a uniform default policy.) *cold* is the specialist without the warm-up of its
+price. We evaluate the final network without exploration; the thesis takes the mean of three networks, after 90, 95 and
+100% of the steps.
 
 Return minus `eta` times the number of executed actions other than the no-op: interquartile mean over 10 seeds with 95%
 bootstrap intervals, against the price. The gray lines are the published agents and rules.

@@ -52,3 +52,22 @@ def test_a_part_of_the_study_has_a_row_for_every_price_and_seed():
     assert set(rows["method"]) == {"dial"} and (rows["mean_length"] <= 50).all() and words
     rows = minatar.part(config, "breakout", "structured", words.append)
     assert list(zip(rows["eta"].tolist(), rows["seed"].tolist(), strict=True)) == [(0, 0), (0, 1), (0.1, 0), (0.1, 1)]
+
+
+def test_a_run_can_have_a_default_policy_of_its_own_and_start_from_given_parameters():
+    config = PQNConfig(n_envs=8, rollout=8, hidden=(16,), minibatches=2)
+    pqn = PQN(from_mdp(chain(), max_steps=20), config, uniform(2))
+    population = Population(pqn, chunk=5)
+    trained, _ = population.advance(population.start_members([0, 1], [(0.3, 0.3, 1.0)] * 2))
+    defaults = jax.tree.map(np.asarray, trained.learner.parameters)
+    alone = population.evaluate(trained, [[0.0]] * 2, episodes=6)
+    on_top = Population(pqn, 5, defaults)
+    runs = on_top.start_members([2, 3], [(0.3, 0.3, 0.0)] * 2)
+    lazy = on_top.evaluate(runs, [[100.0]] * 2, episodes=6)  # control is too expensive: the default policy acts
+    assert (lazy.controls == 0).all()
+    np.testing.assert_allclose(lazy.returns, alone.returns)
+    again = on_top.start_members([2, 3], [(0.3, 0.3, 0.0)] * 2, defaults)
+    for given, found in zip(jax.tree.leaves(defaults), jax.tree.leaves(again.learner.parameters), strict=True):
+        np.testing.assert_array_equal(given, found)
+    _, ended = on_top.advance(runs)
+    assert (np.asarray(ended.episodes) > 0).all()
