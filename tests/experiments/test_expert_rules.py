@@ -51,7 +51,7 @@ def test_a_rule_is_tuned_in_episodes_of_its_own():
 
 
 def test_every_run_is_a_job():
-    assert expert_rules.jobs(Config(seeds=2, games=("car", "pole"))) == ["car_0", "pole_0", "car_1", "pole_1"]
+    assert expert_rules.jobs(Config(seeds=2, games=("car", "pole"))) == ["car_0", "car_1", "pole_0", "pole_1"]
     with pytest.raises(ValueError, match="games has 'CartPole-v1', expected one or more of lander, car, pole, lean"):
         expert_rules.jobs(Config(games=("CartPole-v1",)))
 

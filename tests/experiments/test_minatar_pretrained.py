@@ -26,7 +26,7 @@ def made_up(**changed):
             off = 0.002 * seed
 
             def rows(method, step, score, seed=seed, game=game, scale=scale, off=off):
-                return table(game=game, method=method, seed=seed, step=step, eta=0.05,
+                return table(game=game, algorithm="pqn", method=method, seed=seed, step=step, eta=0.05,
                              mean_return=scale * (1.0 + np.asarray(score) + off), control_rate=0.5)  # fmt: skip
 
             parts += [rows("random", 0, -off), rows("default", 300, 0.5 - off)]
@@ -73,11 +73,12 @@ def test_claims_are_the_words_of_the_paper():
 
 def test_the_figure_has_both_statistics():
     figure = minatar_pretrained.plot(made_up())
-    assert [ax.get_title("left") for ax in figure.axes] == ["interquartile mean", "median"]
+    assert [ax.get_title("left") for ax in figure.axes] == ["pqn, interquartile mean", "pqn, median"]
     plt.close(figure)
 
 
 def test_every_game_is_a_job():
-    assert minatar_pretrained.jobs(Config(games=("freeway",))) == ["freeway"]
+    config = Config(games=("freeway",), dqn_games=("breakout",))
+    assert minatar_pretrained.jobs(config) == ["pqn_freeway", "dqn_breakout"]
     with pytest.raises(ValueError, match="games has 'pong', expected one or more of breakout, asterix"):
         minatar_pretrained.jobs(Config(games=("pong",)))

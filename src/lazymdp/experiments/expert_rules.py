@@ -109,7 +109,7 @@ def jobs(config: Config) -> list[str]:
     unknown = [name for name in config.games if name not in CASES]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(CASES)}.")
-    return [f"{name}_{seed}" for seed in range(config.seeds) for name in config.games]
+    return [f"{name}_{seed}" for name in config.games for seed in range(config.seeds)]
 
 
 def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:

@@ -1,19 +1,19 @@
 """MinAtar: learning on top of pretrained agents, as in the paper's Figure 9.
 
 The paper trains DQN on 60 Atari games from scratch, warm-restarted from an agent that has half of its final score, and
-in the lazy-MDP whose default policy is that agent (`eta` = 0.05). Here the algorithm is `pqn`, the games are those of
-MinAtar, and every method has the same number of steps. For each seed, *scratch* is plain learning at price 0. The
-*default* policy is the greedy policy of that run at the checkpoint whose return is closest to half of the final one.
-*restart* starts from the weights of the default policy, with a new optimizer, and explores again. *lazy* is a new
-network in the lazy-MDP at price 0.05. *dial* is a new network for all prices up to 0.5, shown at the price with the
-highest final return, which is chosen in other episodes than those that are reported.
+in the lazy-MDP whose default policy is that agent (`eta` = 0.05). Here the algorithm is `pqn`, on two games also `dqn`,
+the games are those of MinAtar, and every method has the same number of steps. For each seed, *scratch* is plain
+learning at price 0. The *default* policy is the greedy policy of that run at the checkpoint whose return is closest to
+half of the final one. *restart* starts from the weights of the default policy, with a new optimizer, and explores
+again. *lazy* is a new network in the lazy-MDP at price 0.05. *dial* is a new network for all prices up to 0.5, shown at
+the price with the highest final return, which is chosen in other episodes than those that are reported.
 
 Scores are returns without the price, on a scale on which random actions have 0 and the mean of the final returns of
 *scratch* 1. Evaluation is greedy. *Steps to beat the default* are the training steps until the first evaluation with a
 return above that of the default policy.
 
-Score against training steps: interquartile mean and median over all games and seeds, with 95% stratified bootstrap
-intervals. The dotted line is the default policy.
+Score against training steps: interquartile mean and median over five games and all seeds with `pqn`, and interquartile
+mean over two games with `dqn`, with 95% stratified bootstrap intervals. The dotted line is the default policy.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Config:
     seeds: int = 10
     """Number of runs per method."""
     steps: int = 5_000_000
-    """Training steps of every run."""
+    """Training steps of every run with `pqn`."""
     points: int = 25
     """Number of evaluations of a run, equally spaced."""
     eta: float = 0.05
@@ -62,15 +62,19 @@ class Config:
     max_steps: int = 3_000
     """Number of steps after which an evaluation episode is truncated."""
     n_envs: int = 128
-    """Parallel environments of a run."""
+    """Parallel environments of a run with `pqn`."""
+    dqn_games: tuple[str, ...] = ("breakout", "asterix")
+    """Games on which the study is repeated with `dqn`."""
+    dqn_steps: int = 1_000_000
+    """Training steps of every run with `dqn`."""
 
 
 def jobs(config: Config) -> list[str]:
-    """Return the names of the jobs: one per game."""
-    unknown = [game for game in config.games if game not in Config().games]
+    """Return the names of the jobs: one per algorithm and game."""
+    unknown = [game for game in (*config.games, *config.dqn_games) if game not in Config().games]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(Config().games)}.")
-    return list(config.games)
+    return [f"pqn_{game}" for game in config.games] + [f"dqn_{game}" for game in config.dqn_games]
 
 
 def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:
@@ -79,106 +83,109 @@ def run(config: Config, progress: Progress | None = None, parts: Parts | None = 
 
 
 def make_job(config: Config, job: str) -> Table:
-    """Run all methods on one game. This is the only function here that uses `lazymdp.learn.deep`."""
-    try:
-        from lazymdp.learn.deep.compiled_defaults import uniform
-        from lazymdp.learn.deep.config import PQNConfig
-        from lazymdp.learn.deep.jax_env import minatar
-        from lazymdp.learn.deep.population import Population
-        from lazymdp.learn.deep.pqn import PQN
-    except ImportError as error:
-        raise ImportError(f"training on MinAtar needs JAX ({error}): pip install 'lazymdp[minatar]'") from error
-
-    low, high, count = min(eta for eta in config.etas if eta > 0.0), max(config.etas), config.seeds
-    settings = PQNConfig(steps=config.steps, n_envs=config.n_envs, eta=(low, high))
-    chunk = max(1, settings.iterations // config.points)
-    env, seeds = minatar(job), list(range(count))
-    algorithm = PQN(env, settings, uniform(env.n_actions))
-    ticks = settings.steps_per_iteration * chunk * np.arange(1, config.points + 1)
-    free = [(low, low, 1.0)] * count  # every episode at price 0
-    plain = Population(algorithm, chunk)
-
-    def curve(population: Any, runs: Any, etas: NDArray[np.float64]) -> tuple[Any, list[Any], list[Any]]:
-        """Train, and return the runs, their evaluations and their parameters at every tick."""
-        evaluations, parameters = [], []
-        for _ in ticks:
-            runs, _ = population.advance(runs)
-            evaluations.append(_evaluate(config, population, runs, etas))
-            parameters.append([np.asarray(leaf) for leaf in _leaves(runs.learner.parameters)])
-        return runs, evaluations, parameters
-
-    zero = np.zeros((count, 1))
-    runs = plain.start_members(seeds, free)
-    chance = _evaluate(config, plain, runs, zero, epsilon=1.0)
-    runs, scratch, saved = curve(plain, runs, zero)
+    """Run all methods on one game with one algorithm."""
+    name, _, game = job.partition("_")
+    study = _Runs(config, name, game)
+    count, width = config.seeds, len(config.etas)
+    zero, same = np.zeros((count, 1)), np.zeros(count, dtype=int)
+    plain = study.population(0.0)
+    chance = study.evaluate(plain, study.start(plain, 0), zero, epsilon=1.0)
+    scratch, saved = study.curve(plain, study.start(plain, 0), zero)
     returns = np.array([played.mean_return[:, 0] for played in scratch])  # [points, seeds]
     half = np.abs(returns - 0.5 * returns[-1]).argmin(0)
-    default = _like(runs.learner.parameters, [np.stack(leaf) for leaf in _picked(saved, half)])
-    _, restart, _ = curve(plain, plain.start_members([seed + count for seed in seeds], free, default), zero)
+    default = study.picked(saved, half)
+    restart, _ = study.curve(plain, study.start(plain, 1, default), zero)
+    lazy = study.population(config.eta, default, plain)
+    at_one, _ = study.curve(lazy, study.start(lazy, 2), np.full((count, 1), config.eta))
+    dial = study.population((min(eta for eta in config.etas if eta > 0.0), max(config.etas)), default, plain)
+    every = np.tile(config.etas, (count, 1))
+    at_all, _ = study.curve(dial, study.start(dial, 3), every)
+    chosen = study.evaluate(dial, study.last, every, seed=1).mean_return.argmax(-1)
 
-    both = _like(default, [np.concatenate([np.asarray(leaf)] * 2) for leaf in _leaves(default)])
-    on_top = Population(algorithm, chunk, both)
-    prices = [(config.eta, config.eta, 0.0)] * count + [(low, high, 1.0 / len(config.etas))] * count
-    etas = np.concatenate([np.full((count, len(config.etas)), config.eta), np.tile(config.etas, (count, 1))])
-    runs, lazy, _ = curve(on_top, on_top.start_members([seed + 2 * count for seed in seeds] * 2, prices), etas)
-    chosen = _evaluate(config, on_top, runs, etas, seed=1).mean_return[count:].argmax(-1)
-
-    def rows(method: str, evaluations: list[Any], at: slice, place: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def rows(method: str, step: Any, played: Any, place: NDArray[Any], eta: Any = 0.0) -> dict[str, NDArray[Any]]:
         members = np.arange(count), place
-        return stacked([
-            _rows(config, job, method, step, etas[at][members] if method in ("lazy", "dial") else 0.0,
-                  *(column[at][members] for column in (played.mean_return, played.control_rate,
-                                                       played.unfinished.mean(-1))))
-            for step, played in zip(ticks, evaluations, strict=True)
-        ])  # fmt: skip
+        return table(
+            game=game, algorithm=name, method=method, seed=np.arange(count), step=step, eta=eta,
+            mean_return=played.mean_return[members].round(4), control_rate=played.control_rate[members].round(4),
+            truncated=played.unfinished.mean(-1)[members].round(4), machine=machine(),
+        )  # fmt: skip
 
-    first, last, same = slice(0, count), slice(count, 2 * count), np.zeros(count, dtype=int)
-    final = lazy[-1]
-    found = [
-        _rows(config, job, "random", 0, 0.0, chance.mean_return[:, 0], 1.0, chance.unfinished.mean(-1)[:, 0]),
-        _rows(config, job, "default", ticks[half], 0.0, returns[half, np.arange(count)], 1.0, 0.0),
-        rows("scratch", scratch, first, same),
-        rows("restart", restart, first, same),
-        rows("lazy", lazy, first, same),
-        rows("dial", lazy, last, chosen),
+    found = [rows("random", 0, chance, same)]
+    found += [
+        {key: column[[seed]] for key, column in rows("default", study.ticks[tick], scratch[tick], same).items()}
+        for seed, tick in enumerate(half)
     ]
-    for place, eta in enumerate(config.etas):
-        columns = (final.mean_return, final.control_rate, final.unfinished.mean(-1))
-        found.append(_rows(config, job, "prices", ticks[-1], eta, *(column[last][:, place] for column in columns)))
+    for step, *played in zip(study.ticks, scratch, restart, at_one, at_all, strict=True):
+        found += [rows("scratch", step, played[0], same), rows("restart", step, played[1], same)]
+        found += [rows("lazy", step, played[2], same, config.eta)]
+        found += [rows("dial", step, played[3], chosen, np.array(config.etas)[chosen])]
+    found += [rows("prices", study.ticks[-1], at_all[-1], same + place, config.etas[place]) for place in range(width)]
     return stacked(found)
 
 
-def _evaluate(config: Config, population: Any, runs: Any, etas: Any, seed: int = 0, epsilon: float = 0.0) -> Any:
-    return population.evaluate(
-        runs, etas, episodes=config.episodes, seed=seed, epsilon=epsilon, max_steps=config.max_steps
-    )
+class _Runs:
+    """The runs of all methods on one game, as populations. This is the only part that uses `lazymdp.learn.deep`."""
 
+    def __init__(self, config: Config, algorithm: str, game: str) -> None:
+        try:
+            from lazymdp.learn.deep.jax_env import minatar
+        except ImportError as error:
+            raise ImportError(f"training on MinAtar needs JAX ({error}): pip install 'lazymdp[minatar]'") from error
 
-def _rows(
-    config: Config, game: str, method: str, step: Any, eta: Any, mean: Any, control: Any, truncated: Any
-) -> dict[str, NDArray[Any]]:
-    """Return one row per seed."""
-    return table(
-        game=game, method=method, seed=np.arange(config.seeds), step=step, eta=eta, mean_return=np.round(mean, 4),
-        control_rate=np.round(control, 4), truncated=np.round(truncated, 4), machine=machine(),
-    )  # fmt: skip
+        self.config, self.algorithm, self.env = config, algorithm, minatar(game)
+        settings = self._settings(0.0)
+        self._chunk = max(1, settings.iterations // config.points)
+        self.ticks = settings.steps_per_iteration * self._chunk * np.arange(1, config.points + 1)
+        self.last: Any = None
 
+    def _settings(self, eta: float | tuple[float, float]) -> Any:
+        from lazymdp.learn.deep.config import default_config
 
-def _leaves(tree: Any) -> list[Any]:
-    import jax
+        own = {"steps": self.config.steps, "n_envs": self.config.n_envs}
+        if self.algorithm == "dqn":
+            own = {"steps": self.config.dqn_steps}
+        return default_config(f"minatar/{self.env.name}", self.algorithm, eta=eta, **own)
 
-    return list(jax.tree.leaves(tree))
+    def population(self, eta: float | tuple[float, float], defaults: Any = None, of: Any = None) -> Any:
+        """Return a population at one price or in a range, over the networks `defaults` of the population `of`."""
+        from lazymdp.learn.deep.compiled_defaults import uniform
+        from lazymdp.learn.deep.dqn import DQN
+        from lazymdp.learn.deep.population import Population
+        from lazymdp.learn.deep.pqn import PQN
 
+        made: Any = DQN if self.algorithm == "dqn" else PQN
+        algorithm = made(self.env, self._settings(eta), uniform(self.env.n_actions))
+        return Population(algorithm, self._chunk, defaults, None if of is None else of.algorithm.network)
 
-def _like(tree: Any, leaves: list[Any]) -> Any:
-    import jax
+    def start(self, population: Any, method: int, parameters: Any = None) -> Any:
+        """Start one run per seed; every method has seeds of its own."""
+        config, count = population.algorithm.config, self.config.seeds
+        price = (*config.eta_range, config.zero_share if config.is_range else 0.0)
+        return population.start_members(range(method * count, (method + 1) * count), [price] * count, parameters)
 
-    return jax.tree.unflatten(jax.tree.structure(tree), leaves)
+    def evaluate(self, population: Any, runs: Any, etas: Any, seed: int = 0, epsilon: float = 0.0) -> Any:
+        """Evaluate every run at its prices `[R, E]`."""
+        episodes, max_steps = self.config.episodes, self.config.max_steps
+        return population.evaluate(runs, etas, episodes=episodes, seed=seed, epsilon=epsilon, max_steps=max_steps)
 
+    def curve(self, population: Any, runs: Any, etas: NDArray[np.float64]) -> tuple[list[Any], list[Any]]:
+        """Train, and return the evaluations and the parameters of all runs at every tick; `last` is the final state."""
+        import jax
 
-def _picked(saved: list[list[NDArray[Any]]], half: NDArray[np.intp]) -> list[list[NDArray[Any]]]:
-    """Return, for every leaf, the parameters of each run at its chosen tick."""
-    return [[saved[tick][leaf][place] for place, tick in enumerate(half)] for leaf in range(len(saved[0]))]
+        evaluations, parameters = [], []
+        for _ in self.ticks:
+            runs, _ = population.advance(runs)
+            evaluations.append(self.evaluate(population, runs, etas))
+            parameters.append(jax.tree.map(np.array, runs.learner.parameters))
+        self.last = runs
+        return evaluations, parameters
+
+    @staticmethod
+    def picked(saved: list[Any], ticks: NDArray[np.intp]) -> Any:
+        """Return the parameters of each run at its own tick."""
+        import jax
+
+        return jax.tree.map(lambda *leaves: np.stack([leaves[tick][run] for run, tick in enumerate(ticks)]), *saved)
 
 
 # -- from the data -----------------------------------------------------------------------------------------------------
@@ -248,8 +255,17 @@ def _said(one: Interval) -> str:
 
 
 def claims(data: Tables) -> list[Claim]:
-    """Check the paper's words about Figure 9."""
+    """Check the paper's words about Figure 9, for both algorithms."""
+    return [claim for name in ("pqn", "dqn") if name in data["runs"]["algorithm"] for claim in _claims(data, name)]
+
+
+def _of(data: Tables, algorithm: str) -> Table:
     rows = data["runs"]
+    return {name: column[rows["algorithm"] == algorithm] for name, column in rows.items()}
+
+
+def _claims(data: Tables, algorithm: str) -> list[Claim]:
+    rows = _of(data, algorithm)
     curves = {method: scores(rows, method)[1] for method in METHODS}
     n_points = curves["scratch"].shape[-1]
     early, found = max(1, n_points // 4), []
@@ -259,7 +275,7 @@ def claims(data: Tables) -> list[Claim]:
     default = aggregate(scores(rows, "default")[1].reshape(*curves["scratch"].shape[:2]), iqm)
 
     def add(text: str, expected: str, found_: str, holds: Any) -> None:
-        found.append(Claim(text, expected, found_, bool(holds)))
+        found.append(Claim(f"{algorithm}: {text[0].lower()}{text[1:]}", expected, found_, bool(holds)))
 
     add("The default policies have half of the final score (IQM over games and seeds)", "0.4 to 0.6", _said(default),
         0.4 <= default.mean <= 0.6)  # fmt: skip
@@ -291,10 +307,12 @@ def claims(data: Tables) -> list[Claim]:
 
 def plot(data: Tables) -> Figure:
     """Draw the scores of all methods against training steps."""
-    rows = data["runs"]
+    panels = [("pqn", "interquartile mean", iqm), ("pqn", "median", median), ("dqn", "interquartile mean", iqm)]
+    panels = [panel for panel in panels if panel[0] in data["runs"]["algorithm"]]
     with styled():
-        figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.3), sharey=True)
-        for ax, (title, measure) in zip(axes, (("interquartile mean", iqm), ("median", median)), strict=True):
+        figure, axes = plt.subplots(1, len(panels), figsize=(3.9 * len(panels) + 0.4, 3.3), sharey=True, squeeze=False)
+        for ax, (algorithm, words, measure) in zip(axes.flat, panels, strict=True):
+            rows = _of(data, algorithm)
             for method, (color, style) in METHODS.items():
                 steps, curve = scores(rows, method)
                 shown = aggregate(curve, measure, 500)
@@ -302,8 +320,8 @@ def plot(data: Tables) -> Figure:
                 ax.fill_between(steps / 1e6, shown.low, shown.high, color=color, alpha=0.12, linewidth=0)
             level = scores(rows, "default")[1]
             ax.axhline(float(measure(level.ravel())), color=INK, linestyle=":", linewidth=1.0)
-            ax.set_title(title)
+            ax.set_title(f"{algorithm}, {words}")
             ax.set_xlabel("training steps (millions)")
-        axes[0].set_ylabel("normalized score")
-        axes[1].legend(loc="lower right")
+        axes[0, 0].set_ylabel("normalized score")
+        axes[0, 0].legend(loc="lower right")
     return figure

@@ -38,9 +38,12 @@ def test_every_run_is_what_it_would_be_alone():
     assert played.etas.shape == played.control_rate.shape == (4, 2)
 
 
-def test_the_runs_of_a_population_share_a_network_that_sees_the_price():
-    with pytest.raises(ValueError, match=r"eta is 0\.1, expected a range: the runs of a population share a network"):
-        Population(PQN(from_mdp(chain()), PQNConfig(eta=0.1), uniform(2)))
+def test_runs_with_several_prices_need_a_network_that_sees_the_price():
+    population = Population(PQN(from_mdp(chain()), PQNConfig(eta=0.1), uniform(2)))
+    with pytest.raises(
+        ValueError, match=r"ranges has \(0\.1, 0\.2, 0\.0\), but eta is 0\.1: .* the algorithm needs a range"
+    ):
+        population.start([0], [(0.1, 0.1, 0.0), (0.1, 0.2, 0.0)])
 
 
 def test_a_part_of_the_study_has_a_row_for_every_price_and_seed():
@@ -61,7 +64,7 @@ def test_a_run_can_have_a_default_policy_of_its_own_and_start_from_given_paramet
     trained, _ = population.advance(population.start_members([0, 1], [(0.3, 0.3, 1.0)] * 2))
     defaults = jax.tree.map(np.asarray, trained.learner.parameters)
     alone = population.evaluate(trained, [[0.0]] * 2, episodes=6)
-    on_top = Population(pqn, 5, defaults)
+    on_top = Population(pqn, 5, defaults, pqn.network)
     runs = on_top.start_members([2, 3], [(0.3, 0.3, 0.0)] * 2)
     lazy = on_top.evaluate(runs, [[100.0]] * 2, episodes=6)  # control is too expensive: the default policy acts
     assert (lazy.controls == 0).all()

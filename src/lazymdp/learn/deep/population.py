@@ -1,4 +1,4 @@
-"""Many PQN runs as one program: every seed with every range of prices, vectorized on the device."""
+"""Many runs as one program: every seed with every range of prices, vectorized on the device."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from lazymdp.learn.deep import prices
+from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.compiled_defaults import greedy
 from lazymdp.learn.deep.evaluation_episodes import AgentEvaluation, Episode, evaluate_compiled, play_compiled
 from lazymdp.learn.deep.loops import Run, iterate, start_compiled
-from lazymdp.learn.deep.networks import Parameters
-from lazymdp.learn.deep.pqn import PQN
+from lazymdp.learn.deep.networks import Network, Parameters
 
 
 class Summary(NamedTuple):
@@ -33,19 +33,22 @@ class Population:
     """Runs that differ in their seed and in the range from which prices are drawn.
 
     Args:
-        algorithm: The algorithm of all runs, configured for a range of prices, so that the price is an input of its
-            network.
+        algorithm: The algorithm of all runs. If it is configured for a range of prices, the price is an input of its
+            network. Otherwise, every run has a single price.
         chunk: Number of iterations per call of `advance`.
-        defaults: `[R, ...]` parameters of a network of the same kind for each run. Its greedy choice at price 0 is the
-            default policy of that run. By default, all runs have the default policy of the algorithm.
+        defaults: `[R, ...]` parameters of a network for each run, whose greedy choice is the default policy of that
+            run. By default, all runs have the default policy of the algorithm.
+        default_network: The network of these default policies, which is asked for its values at price 0.
     """
 
-    def __init__(self, algorithm: PQN, chunk: int = 10, defaults: Parameters | None = None) -> None:
-        if not algorithm.config.is_range:
-            raise ValueError(
-                f"eta is {algorithm.config.eta}, expected a range: the runs of a population share a network."
-            )
-        self.algorithm, self.chunk, self.defaults = algorithm, chunk, defaults
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        chunk: int = 10,
+        defaults: Parameters | None = None,
+        default_network: Network | None = None,
+    ) -> None:
+        self.algorithm, self.chunk, self.defaults, self.default_network = algorithm, chunk, defaults, default_network
         self._start = jax.jit(jax.vmap(self._start_one))
         self._advance = jax.jit(self._iterate, donate_argnums=0)
         self._play = jax.jit(jax.vmap(self._play_one, in_axes=(0, 0, 0, 0, None, None, None)))
@@ -76,6 +79,11 @@ class Population:
         """
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         low, high, zero = np.array(ranges, dtype=np.float32).T
+        if not self.algorithm.config.is_range and (low != high).any():
+            raise ValueError(
+                f"ranges has {ranges[int((low != high).argmax())]}, but eta is {self.algorithm.config.eta}: for runs "
+                "with several prices, the algorithm needs a range, so that its network sees the price."
+            )
         price = prices.Price(jnp.asarray(low), jnp.asarray(high), jnp.asarray(zero))
         return self._start(keys, price, parameters, self.defaults)
 
@@ -108,13 +116,14 @@ class Population:
         parameters = runs.learner.parameters
         return evaluate_compiled(self.algorithm, play, parameters, given, episodes, seed, epsilon, max_steps)
 
-    def _with_default(self, default: Parameters | None) -> PQN:
+    def _with_default(self, default: Parameters | None) -> Algorithm:
         """Returns the algorithm of one run, given the network of its default policy."""
-        if default is None:
-            return self.algorithm
-        env, config, network = self.algorithm.env, self.algorithm.config, self.algorithm.network
-        policy = greedy(lambda seen: network.apply(default, seen, jnp.zeros(len(seen)))[:, : env.n_actions])
-        return PQN(env, config, policy)
+        algorithm, network = self.algorithm, self.default_network
+        if default is None or network is None:
+            return algorithm
+        policy = greedy(lambda seen: network.apply(default, seen, jnp.zeros(len(seen)))[:, : algorithm.env.n_actions])
+        made: Any = type(algorithm)
+        return made(algorithm.env, algorithm.config, policy)  # type: ignore[no-any-return, unused-ignore]
 
     def _start_one(
         self, key: Array, price: prices.Price, parameters: Parameters | None, default: Parameters | None
