@@ -80,7 +80,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "lander": Case("LunarLander-v3", lander, 200_000, (0.05, 5.0)),
+    "lander": Case("LunarLander-v3", lander, 150_000, (0.05, 5.0)),
     "car": Case("MountainCar-v0", car, 120_000, (0.005, 1.0)),
     "pole": Case("CartPole-v1", pole, 100_000, (0.005, 5.0)),
     "lean": Case("CartPole-v1", lean, 100_000, (0.005, 5.0)),
