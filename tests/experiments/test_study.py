@@ -141,4 +141,5 @@ def test_a_part_is_made_once_and_removed_at_the_end(tmp_path):
 
 def test_only_studies_are_redrawn_by_default():
     studies = [name for name, experiment in EXPERIMENTS.items() if experiment.needs_gpu]
-    assert studies == ["fidelity", "minatar", "dqn-dopamine", "atari-moments"]
+    assert studies == ["fidelity", "minatar", "dqn-dopamine", "atari-moments", "minatar-pretrained",
+                       "lunarlander-cost", "expert-rules", "atari-ready"]  # fmt: skip

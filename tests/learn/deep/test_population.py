@@ -6,7 +6,7 @@ from small_runs import chain, compiled
 
 jax = pytest.importorskip("jax")
 
-from lazymdp.experiments import minatar  # noqa: E402
+from lazymdp.experiments import minatar, minatar_pretrained  # noqa: E402
 from lazymdp.learn.deep import prices  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
 from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
@@ -74,3 +74,20 @@ def test_a_run_can_have_a_default_policy_of_its_own_and_start_from_given_paramet
         np.testing.assert_array_equal(given, found)
     _, ended = on_top.advance(runs)
     assert (np.asarray(ended.episodes) > 0).all()
+
+
+@pytest.mark.parametrize("algorithm", ["pqn", "dqn"])
+def test_the_study_of_pretrained_agents_has_a_row_for_every_method_evaluation_and_seed(algorithm):
+    pytest.importorskip("pgx")
+    config = minatar_pretrained.Config(
+        seeds=2, steps=1024, dqn_steps=2048, points=2, etas=(0.0, 0.05, 0.5), episodes=2, max_steps=20, n_envs=16
+    )
+    rows = minatar_pretrained.make_job(config, f"{algorithm}_breakout")
+    counts = {method: int((rows["method"] == method).sum()) for method in set(rows["method"].tolist())}
+    assert counts == {"random": 2, "default": 2, "scratch": 4, "restart": 4, "lazy": 4, "dial": 4, "prices": 6}
+    assert set(rows["algorithm"]) == {algorithm} and (rows["eta"][rows["method"] == "lazy"] == 0.05).all()
+    default, scratch = (rows["method"] == name for name in ("default", "scratch"))
+    for seed in range(2):  # the default policy is one of the checkpoints of its seed
+        found = rows["mean_return"][scratch & (rows["seed"] == seed)]
+        step, returned = (rows[name][default & (rows["seed"] == seed)][0] for name in ("step", "mean_return"))
+        assert returned == found[list(np.unique(rows["step"][scratch])).index(step)]
