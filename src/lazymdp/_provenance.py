@@ -28,8 +28,9 @@ def versions() -> dict[str, str]:
 
 
 def command_line() -> str:
-    """Returns the command that started this process, as it was typed."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """Returns the command that started this process, as it was typed; `python -m lazymdp` is `lazymdp`."""
+    program = Path(sys.argv[0])
+    return " ".join([program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]])
 
 
 def machine() -> str:

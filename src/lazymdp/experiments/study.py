@@ -1,4 +1,4 @@
-"""Studies: experiments that need a GPU and are therefore run rarely and in parts.
+"""Studies: experiments that take long, most of them on a GPU, and are therefore run rarely and in parts.
 
 The data of a study are committed in the folder `results/` of the repository. `reproduce` draws the figure and checks
 the claims from these data; only `fresh` runs a study again. The study is then run part by part. Every finished part is
@@ -43,7 +43,7 @@ class Parts:
 
     def __init__(self, folder: Path, config: Any) -> None:
         self.folder = folder / "parts"
-        self.seconds = 0.0
+        self.records: list[Record] = []
         self._settings = {name: value for name, value in _without_games(as_saved(config)).items() if name != "agents"}
         self._used: list[Path] = []
 
@@ -64,9 +64,23 @@ class Parts:
             raise ValueError(
                 f"{folder} was made with other settings. Delete {self.folder}, or choose another output folder."
             )
-        self.seconds += record.seconds
+        self.records.append(record)
         self._used.append(folder)
         return results_io.load(folder)[_ROWS]
+
+    def record(self, name: str, config: Any) -> Record:
+        """Return the record of the whole study: how its parts were made, maybe on other machines, and how long."""
+        now = Record.now(name, as_saved(config), sum(record.seconds for record in self.records))
+        commands = [record.command for record in self.records]
+        versions: dict[str, set[str]] = {}
+        for record in self.records:
+            for package, version in record.versions.items():
+                versions.setdefault(package, set()).add(version)
+        return replace(
+            now,
+            command=max(dict.fromkeys(commands), key=commands.count, default=now.command),
+            versions={package: ", ".join(sorted(found)) for package, found in versions.items()} or now.versions,
+        )
 
     def remove(self) -> None:
         """Delete the parts that were used; those of other processes stay."""
@@ -86,7 +100,7 @@ def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Table
             return results_io.load(source), record
         if record is not None and source == folder:
             raise ValueError(f"{folder} holds a study with other settings; choose another output folder.")
-    again = "or run it again with --fresh, which needs JAX and a GPU."
+    again = "or run it again with --fresh, which takes long and needs JAX, and in many cases a GPU."
     if not COMMITTED.is_dir():
         raise FileNotFoundError(
             f"the data of {experiment.name} are in the repository of lazymdp, not in the installed package. Clone the "
@@ -100,7 +114,7 @@ def run(experiment: Experiment, config: Any, folder: Path, progress: Progress | 
     _check_folder(folder, config)
     parts = Parts(folder, config)
     data = experiment.run(config, progress, parts)
-    return data, Record.now(experiment.name, as_saved(config), parts.seconds), parts
+    return data, parts.record(experiment.name, config), parts
 
 
 def merged(experiment: Experiment, folder: Path, data: Tables, record: Record) -> tuple[Tables, Record]:
