@@ -10,7 +10,8 @@ from lazymdp.experiments.experiment import stacked, table
 from lazymdp.experiments.lunarlander_cost import ETAS, PUBLISHED, Config
 
 matplotlib.use("Agg")
-OURS = {"specialist": (220.0, 150.0, 60.0, -10.0), "dial": (215.0, 140.0, 20.0, -60.0), "never": (-131.0,) * 4}
+OURS = {"specialist": (220.0, 150.0, 60.0, -10.0), "dial": (215.0, 140.0, 20.0, -60.0), "never": (-131.0,) * 4,
+        "heuristic": (200.0, 120.0, 10.0, -70.0)}  # fmt: skip
 
 
 def made_up(**changed):
@@ -33,18 +34,19 @@ def test_every_run_is_a_job_and_the_dials_come_first():
 
 def test_claims_compare_with_the_best_published_number_at_each_price():
     found = lunarlander_cost.claims(made_up())
-    assert len(found) == 1 + 4 + 4 + 3 and all(claim.holds for claim in found)
+    assert len(found) == 1 + 4 + 4 + 8 + 3 and all(claim.holds for claim in found)
     assert [claim.expected for claim in found[1:5]] == ["> 210 (Lazy-MDP)", "> 103 (Lazy-MDP)", "> -56 (Lazy-MDP)",
                                                         "> -131.3 (never acting)"]  # fmt: skip
     worse = lunarlander_cost.claims(made_up(dial=(209.0, 140.0, -57.0, -60.0), never=(-150.0,) * 4))
-    assert [claim.holds for claim in worse] == [False, *[True] * 4, False, True, False, True, *[True] * 3]
+    assert [claim.holds for claim in worse[:9]] == [False, *[True] * 4, False, True, False, True]
+    assert [claim.holds for claim in worse[9:17]] == [*[True] * 6, False, True]
     assert not lunarlander_cost.claims(made_up(cold=(np.nan, 151.0, 0.0, -131.0)))[-3].holds
 
 
 def test_the_figure_shows_our_agents_and_the_published_ones():
     figure = lunarlander_cost.plot(made_up())
     words = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert len(words) == len(PUBLISHED) + 3 and {"specialist", "dial", "cold", "TempoRL (thesis)"} <= set(words)
+    assert len(words) == len(PUBLISHED) + 4 and {"specialist", "dial", "cold", "TempoRL (thesis)"} <= set(words)
     plt.close(figure)
 
 

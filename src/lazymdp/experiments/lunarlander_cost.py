@@ -16,7 +16,8 @@ price. We evaluate the final network without exploration; the thesis takes the m
 100% of the steps.
 
 Return minus `eta` times the number of executed actions other than the no-op: interquartile mean over 10 seeds with 95%
-bootstrap intervals, against the price. The gray lines are the published agents and rules.
+bootstrap intervals, against the price. The gray lines are the published agents and rules; *heuristic* is the rule that
+comes with the environment in Gymnasium, which the thesis does not have.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dial": {"eta": (0.3, 3.0)},
 }
 """Settings of `dqn` that differ from its defaults for control problems; an agent without `eta` is a specialist."""
-LOOKS = {"specialist": (INK, "s"), "dial": (CONTROL, "o"), "cold": (FAINT, "v")}
-"""Color and marker of the agents in the figure."""
+LOOKS = {"specialist": (INK, "s", "-"), "dial": (CONTROL, "o", "-"), "cold": (INK, "v", "--"),
+         "heuristic": (INK, "", ":")}  # fmt: skip
+"""Color, marker and line style of the agents in the figure."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,12 @@ def claims(data: Tables) -> list[Claim]:
             wanted = PUBLISHED[best][place]
             text = f"eta = {eta:g}: the net return of {words} is above every published one"
             found.append(Claim(text, f"> {wanted:g} ({best})", _shown(ours), bool(ours.mean > wanted)))
+    for agent, words in (("specialist", "a specialist"), ("dial", "one dial for all prices")):
+        for eta in ETAS:
+            if agent in agents and eta in rows["eta"] and "heuristic" in rows["agent"]:
+                ours, rule = net_return(rows, agent, eta), net_return(rows, "heuristic", eta)
+                text = f"eta = {eta:g}: the net return of {words} is above that of Gymnasium's own heuristic"
+                found.append(Claim(text, f"> {_shown(rule)}", _shown(ours), bool(ours.mean > rule.mean)))
     for eta in ETAS[1:]:
         if {"cold", "specialist"} <= set(agents) and eta in rows["eta"][rows["agent"] == "cold"]:
             warm, cold = net_return(rows, "specialist", eta), net_return(rows, "cold", eta)
@@ -244,16 +252,16 @@ def plot(data: Tables) -> Figure:
     with styled():
         figure, ax = plt.subplots(figsize=(5.6, 3.8))
         for place, (name, numbers) in enumerate(PUBLISHED.items()):
-            style = (":", "--", "-", "-.", (0, (1, 4)))[place]
-            ax.plot(ETAS, numbers, color=FAINT, linestyle=style, linewidth=1.2, label=f"{name} (thesis)")
-        for agent, (color, marker) in LOOKS.items():
+            look: dict[str, Any] = dict(linestyle=(":", "--", "-", "-.", (0, (1, 4)))[place], linewidth=1.2)
+            ax.plot(ETAS, numbers, color=FAINT, label=f"{name} (thesis)", **look)
+        for agent, (color, marker, style) in LOOKS.items():
             etas = np.unique(rows["eta"][rows["agent"] == agent])
             if not etas.size:
                 continue
             points = [net_return(rows, agent, eta) for eta in etas]
             mean = np.array([float(one.mean) for one in points])
             off = np.array([(one.mean - one.low, one.high - one.mean) for one in points], dtype=float).T
-            look: dict[str, Any] = dict(color=color, marker=marker, markersize=5, elinewidth=0.9, linestyle="-")
+            look = dict(color=color, marker=marker, markersize=5, elinewidth=0.9, linestyle=style)
             ax.errorbar(etas, mean, np.maximum(off, 0.0), label=agent, **look)
         ax.set_xlabel("price of an executed action other than the no-op")
         ax.set_ylabel("return minus the price paid")
