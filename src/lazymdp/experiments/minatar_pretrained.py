@@ -65,7 +65,7 @@ class Config:
     """Parallel environments of a run with `pqn`."""
     dqn_games: tuple[str, ...] = ("breakout", "asterix")
     """Games on which the study is repeated with `dqn`."""
-    dqn_steps: int = 1_000_000
+    dqn_steps: int = 600_000
     """Training steps of every run with `dqn`."""
 
 

@@ -76,16 +76,15 @@ def test_a_run_can_have_a_default_policy_of_its_own_and_start_from_given_paramet
     assert (np.asarray(ended.episodes) > 0).all()
 
 
-@pytest.mark.parametrize("algorithm", ["pqn", "dqn"])
-def test_the_study_of_pretrained_agents_has_a_row_for_every_method_evaluation_and_seed(algorithm):
+def test_the_study_of_pretrained_agents_has_a_row_for_every_method_evaluation_and_seed():
     pytest.importorskip("pgx")
     config = minatar_pretrained.Config(
-        seeds=2, steps=1024, dqn_steps=2048, points=2, etas=(0.0, 0.05, 0.5), episodes=2, max_steps=20, n_envs=16
+        seeds=2, dqn_steps=2048, points=2, etas=(0.0, 0.05, 0.5), episodes=2, max_steps=20
     )
-    rows = minatar_pretrained.make_job(config, f"{algorithm}_breakout")
+    rows = minatar_pretrained.make_job(config, "dqn_breakout")
     counts = {method: int((rows["method"] == method).sum()) for method in set(rows["method"].tolist())}
     assert counts == {"random": 2, "default": 2, "scratch": 4, "restart": 4, "lazy": 4, "dial": 4, "prices": 6}
-    assert set(rows["algorithm"]) == {algorithm} and (rows["eta"][rows["method"] == "lazy"] == 0.05).all()
+    assert set(rows["algorithm"]) == {"dqn"} and (rows["eta"][rows["method"] == "lazy"] == 0.05).all()
     default, scratch = (rows["method"] == name for name in ("default", "scratch"))
     for seed in range(2):  # the default policy is one of the checkpoints of its seed
         found = rows["mean_return"][scratch & (rows["seed"] == seed)]
