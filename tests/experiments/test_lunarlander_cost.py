@@ -27,7 +27,14 @@ def made_up(**changed):
 def test_every_run_is_a_job_and_the_dials_come_first():
     names = lunarlander_cost.jobs(Config(seeds=2))
     assert names[:3] == ["rules", "dial_dial_0", "dial_dial_1"]
-    assert len(names) == 1 + 2 * (1 + 4 + 3) and "cold_0.0_0" not in names and "specialist_1.6_1" in names
+    assert (
+        names[-1] == "cold_2.0_1"
+        and len(names) == len(set(names)) == 1 + 2 * (1 + 4 + 3)
+        and "cold_0.0_0" not in names
+        and "specialist_1.6_1" in names
+    )
+    many = lunarlander_cost.jobs(Config())
+    assert len(many) == len(set(many)) == 81 and many.index("specialist_2.0_4") < many.index("dial_dial_5")
     with pytest.raises(ValueError, match="agents has 'sb3', expected one or more of specialist, cold, dial"):
         lunarlander_cost.jobs(Config(agents=("dial", "sb3")))
 

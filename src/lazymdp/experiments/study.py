@@ -90,6 +90,11 @@ class Parts:
             self.folder.rmdir()
 
 
+def has_data(name: str) -> bool:
+    """Return whether the repository holds the data of an experiment; a study that has not been run yet has none."""
+    return (COMMITTED / name / results_io.RECORD).exists()
+
+
 def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Tables, Record]:
     """Return the data of a study and their record, from `folder` if it holds a study, else from the repository."""
     wanted = as_saved(config)
@@ -101,6 +106,8 @@ def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Table
         if record is not None and source == folder:
             raise ValueError(f"{folder} holds a study with other settings; choose another output folder.")
     again = "or run it again with --fresh, which takes long and needs JAX, and in many cases a GPU."
+    if COMMITTED.is_dir() and not has_data(experiment.name):
+        raise FileNotFoundError(f"{experiment.name} has not been run yet, so there are no data: run it with --fresh.")
     if not COMMITTED.is_dir():
         raise FileNotFoundError(
             f"the data of {experiment.name} are in the repository of lazymdp, not in the installed package. Clone the "
