@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -27,5 +28,19 @@ def versions() -> dict[str, str]:
 
 
 def command_line() -> str:
-    """Returns the command that started this process, as it was typed."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """Returns the command that started this process, as it was typed; `python -m lazymdp` is `lazymdp`."""
+    program = Path(sys.argv[0])
+    return " ".join([program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]])
+
+
+def machine() -> str:
+    """Returns the processor, the number of its cores, and the GPU if JAX uses one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.machine()
+    words = [name, f"{os.cpu_count()} cores"]
+    if "jax" in sys.modules:
+        words += sorted({one.device_kind for one in sys.modules["jax"].devices() if one.platform == "gpu"})
+    return ", ".join(words)

@@ -1,7 +1,5 @@
 """The experiment `fidelity`: measures of an agent by hand, steps handed over, and claims from made-up data."""
 
-import os
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 from lazymdp.experiments import fidelity_agents, results_io
 from lazymdp.experiments.experiment import stacked, table
 from lazymdp.experiments.fidelity_agents import Config, Judge
-from lazymdp.experiments.study import COMMITTED, Parts
+from lazymdp.experiments.study import COMMITTED
 from lazymdp.measure.handover import Player
 
 
@@ -155,37 +153,13 @@ def test_a_mask_sees_atari_images_in_squares_of_pixels():
     assert fidelity_agents._features(np.ones((3, 10, 10, 4), bool)).shape == (3, 400)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_parts_are_made_in_processes_and_joined_in_order(tmp_path, jobs, monkeypatch):
-    monkeypatch.delenv("XLA_FLAGS", raising=False)
+def test_each_agent_is_a_job_and_on_atari_each_measure(monkeypatch):
     config = Config(games=("CartPole-v1", "minatar/asterix"), seeds=2)
-    parts, told = Parts(tmp_path, config, jobs), []
-    makers = {f"{game}-{seed}": partial(cheap_part, game, seed) for game in "ab" for seed in range(2)}
-    parts.get("b-0", makers["b-0"])
-    tables = parts.get_all(makers, lambda *did: told.append(did))
-    assert [(one["game"][0], one["seed"][0]) for one in tables] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    assert told[-1] == (4, 4) and told == sorted(told)
-    if jobs > 1:
-        assert [one["threads"][0] for one in (*tables[:2], tables[3])] == ["one"] * 3
-        assert len({one["process"][0] for one in tables} - {os.getpid()}) in (1, 2)
-        assert "XLA_FLAGS" not in os.environ
-    parts.remove()
-    assert not (tmp_path / "parts").exists()
-
-
-THREADS = {"1": "one", None: "all"}
-
-
-def cheap_part(game, seed):
-    threads = THREADS.get(os.environ.get("OMP_NUM_THREADS"), "some")
-    return table(game=game, seed=seed, process=os.getpid(), threads=threads)
-
-
-def test_a_part_that_fails_in_a_process_stops_the_study_and_others_are_kept(tmp_path):
-    parts = Parts(tmp_path, Config(), 2)
-    with pytest.raises(ZeroDivisionError):
-        parts.get_all({"good": partial(cheap_part, "a", 0), "bad": partial(divmod, 1, 0)})
-    assert (tmp_path / "parts" / "good").is_dir() and not (tmp_path / "parts" / "bad").exists()
+    assert fidelity_agents.jobs(config) == ["CartPole-v1_0", "CartPole-v1_1", "minatar-asterix_0", "minatar-asterix_1"]
+    pong = fidelity_agents.jobs(Config(games=("ALE/Pong-v5",), seeds=1))
+    assert pong == [f"ALE-Pong-v5_0_{measure}" for measure in fidelity_agents.MEASURES]
+    monkeypatch.setattr(fidelity_agents, "part", lambda *arguments: arguments[1:])
+    assert fidelity_agents.make_job(config, "minatar-asterix_1") == ("minatar/asterix", 1)
 
 
 def test_an_unknown_environment_is_refused():

@@ -13,6 +13,7 @@ from rich.text import Text
 from lazymdp._progress import ERR, progress_bars
 from lazymdp.cli.output import INTERRUPTED, print_json, show_line, show_table
 from lazymdp.cli.signals import terminated_like_interrupted
+from lazymdp.experiments.jobs import Unfinished
 from lazymdp.experiments.registry import EXPERIMENTS, on_cpu
 from lazymdp.experiments.runner import INDEX, Outcome, reproduce_all
 
@@ -37,7 +38,8 @@ def reproduce(
     which: Which = All(),  # noqa: B008 (frozen)
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("reproduced"),
     fresh: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False,
-    jobs: int = 1,
+    workers: Annotated[int, tyro.conf.arg(metavar="INT")] = 1,
+    stop_after: Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")] = None,
     json: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False,
 ) -> int:
     """Reproduce the results of the paper and our own: data, figures, and whether each claim holds.
@@ -46,7 +48,8 @@ def reproduce(
         which: The experiment to reproduce.
         out: Folder for the results.
         fresh: Run the experiment again even if its data already exist.
-        jobs: Number of processes, each with one thread; only `fidelity --fresh` uses more than one.
+        workers: Processes at a time, with --fresh, for a study that consists of independent jobs.
+        stop_after: Seconds after which such a study stops; the same command continues it.
         json: Print JSON.
     """
     if isinstance(which, All):
@@ -68,9 +71,12 @@ def reproduce(
                 if fresh and is_study and not ERR.is_terminal and percent > before:
                     ERR.print(f"{name}: {percent}%")  # a log file shows no bar, and a study takes a long time
 
-            outcomes = reproduce_all(configs, out, fresh=fresh, jobs=jobs, progress=tell)
+            outcomes = reproduce_all(configs, out, fresh=fresh, workers=workers, stop_after=stop_after, progress=tell)
     except KeyboardInterrupt:
         ERR.print("Interrupted. Finished work is kept; run the same command again to continue.", style="bold")
+        return INTERRUPTED
+    except Unfinished as unfinished:
+        ERR.print(f"{unfinished} Run the same command again to continue.", style="bold")
         return INTERRUPTED
     index = (out / INDEX).resolve()
     if json:

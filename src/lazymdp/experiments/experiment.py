@@ -74,8 +74,10 @@ class Experiment:
         claims: Checks the claims, using only the data.
         plot: Draws the figure, using only the data.
         caption: Explains the figure.
-        needs_gpu: Whether running it takes a GPU and much longer than a minute. The figure of such an experiment, a
+        needs_gpu: Whether running it takes a GPU or much longer than a minute. The figure of such an experiment, a
             *study*, is drawn from the data committed in the repository, unless a new run is requested.
+        jobs: Returns the names of the independent jobs of a study that consists of such; see the module `jobs`.
+        make_job: Does one of these jobs and returns its rows.
     """
 
     name: str
@@ -86,6 +88,8 @@ class Experiment:
     plot: Callable[[Tables], Figure]
     caption: str
     needs_gpu: bool = False
+    jobs: Callable[[Any], list[str]] | None = None
+    make_job: Callable[[Any, str], Table] | None = None
 
     @classmethod
     def of(cls, module: ModuleType) -> Experiment:
@@ -94,4 +98,16 @@ class Experiment:
         # An experiment may not have the module name of what it is about, since module names are unique.
         name = getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-"))
         needs_gpu = getattr(module, "NEEDS_GPU", False)
-        return cls(name, module.TITLE, module.Config, module.run, module.claims, module.plot, caption, needs_gpu)
+        jobs, make_job = getattr(module, "jobs", None), getattr(module, "make_job", None)
+        return cls(
+            name,
+            module.TITLE,
+            module.Config,
+            module.run,
+            module.claims,
+            module.plot,
+            caption,
+            needs_gpu,
+            jobs,
+            make_job,
+        )

@@ -25,7 +25,8 @@ from lazymdp.experiments.experiment import Progress, Table, Tables, table
 from lazymdp.experiments.fidelity_agents_figure import claims as claims
 from lazymdp.experiments.fidelity_agents_figure import plot as plot
 from lazymdp.experiments.fidelity_agents_figure import summary
-from lazymdp.experiments.study import COMMITTED, Parts, joined
+from lazymdp.experiments.jobs import run_jobs
+from lazymdp.experiments.study import COMMITTED, Parts
 from lazymdp.explain.mask import MaskedEpisode, MaskLearner, train_mask
 from lazymdp.measure.fidelity import handover_rule
 from lazymdp.measure.fidelity_score import PROTOCOLS, changes_of_return, chosen_steps, random_steps, score_of
@@ -77,10 +78,18 @@ def run(config: Config, progress: Progress | None = None, parts: Parts | None = 
     unknown = [game for game in config.games if game not in GAMES]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(GAMES)}.")
-    makers = _makers(config)
-    tables = [make() for make in makers.values()] if parts is None else parts.get_all(makers, progress)
-    rows = functools.reduce(joined, tables)
+    rows = run_jobs(jobs(config), functools.partial(make_job, config), progress, parts)
     return {"runs": rows, **summary({"runs": rows})}
+
+
+def jobs(config: Config) -> list[str]:
+    """Return the names of the jobs of the study: an environment, a seed and, on Atari, a measure."""
+    return list(_makers(config))
+
+
+def make_job(config: Config, job: str) -> Table:
+    """Do one job of the study."""
+    return _makers(config)[job]()
 
 
 def _makers(config: Config) -> dict[str, Callable[[], Table]]:
@@ -88,10 +97,10 @@ def _makers(config: Config) -> dict[str, Callable[[], Table]]:
     found: dict[str, Callable[[], Table]] = {}
     for game in config.games:
         for seed in range(config.seeds):
-            name = f"{game.replace('/', '-')}-{seed}"
+            name = f"{game.replace('/', '-')}_{seed}"
             if game.startswith("ALE/"):  # playing takes long, and no agent is trained: one part for each measure
                 for measure in MEASURES:
-                    found[f"{name}-{measure}"] = functools.partial(part, config, game, seed, (measure,))
+                    found[f"{name}_{measure}"] = functools.partial(part, config, game, seed, (measure,))
             else:
                 found[name] = functools.partial(part, config, game, seed)
     return found

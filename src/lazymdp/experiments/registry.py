@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from lazymdp.experiments import (
     atari_moments,
+    atari_ready,
     dqn_dopamine,
+    expert_rules,
     fidelity_agents,
     fidelity_truth,
     fig2,
@@ -14,7 +16,9 @@ from lazymdp.experiments import (
     fig11,
     generality,
     kdt_path,
+    lunarlander_cost,
     minatar,
+    minatar_pretrained,
     samples,
     theorem4,
 )
@@ -39,6 +43,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             generality,
             dqn_dopamine,
             atari_moments,
+            minatar_pretrained,
+            lunarlander_cost,
+            expert_rules,
+            atari_ready,
         ),
     )
 }

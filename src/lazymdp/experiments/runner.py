@@ -17,12 +17,11 @@ from typing import Any
 
 from matplotlib import pyplot as plt
 
-from lazymdp._arguments import check_count
 from lazymdp._files import locked, replacing, write_text
 from lazymdp._provenance import versions
 from lazymdp.exact import policies
 from lazymdp.exact.path import eta_path
-from lazymdp.experiments import paper_worlds, results_io, study
+from lazymdp.experiments import jobs, paper_worlds, results_io, study
 from lazymdp.experiments.experiment import Claim, Experiment, Progress, Tables, check_settings
 from lazymdp.experiments.registry import EXPERIMENTS
 from lazymdp.experiments.results_io import Record, as_saved
@@ -61,7 +60,8 @@ def reproduce_all(
     out: Path,
     *,
     fresh: bool = False,
-    jobs: int = 1,
+    workers: int = 1,
+    stop_after: float | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Outcome]:
     """Reproduce several experiments, and write `OUT/index.html` and, with `kdt-path`, the explorer and the report.
@@ -72,7 +72,8 @@ def reproduce_all(
         configs: Settings of the experiments, by name.
         out: Folder for all results; it is created if necessary.
         fresh: Run the experiments again even if their data already exist.
-        jobs: Number of processes that run the parts of a study.
+        workers: Number of processes for a study that consists of independent jobs.
+        stop_after: Seconds after which such a study is stopped with `jobs.Unfinished`; by default it is not.
         progress: Called with the name of an experiment, the amount of work done and the total amount.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ def reproduce_all(
                 progress(name, count, total)
 
         tell(0, 1)
-        done.append(reproduce(name, config, out, fresh=fresh, jobs=jobs, progress=tell))
+        done.append(reproduce(name, config, out, fresh=fresh, workers=workers, stop_after=stop_after, progress=tell))
         tell(1, 1)
     path = next((outcome for outcome in done if outcome.experiment.name == "kdt-path"), None)
     if path is not None and not (path.reused and (out / EXPLORER).exists()):
@@ -96,7 +97,14 @@ def reproduce_all(
 
 
 def reproduce(
-    name: str, config: Any, out: Path, *, fresh: bool = False, jobs: int = 1, progress: Progress | None = None
+    name: str,
+    config: Any,
+    out: Path,
+    *,
+    fresh: bool = False,
+    workers: int = 1,
+    stop_after: float | None = None,
+    progress: Progress | None = None,
 ) -> Outcome:
     """Reproduce one experiment: run it or reuse its data, check its claims and draw its figure.
 
@@ -105,14 +113,16 @@ def reproduce(
         config: Its settings, an instance of its `Config`.
         out: Folder for all results.
         fresh: Run it again even if its data already exist.
-        jobs: Number of processes that run the parts of a study; not every study can use more than one.
+        workers: Number of processes, if it is a study that consists of independent jobs.
+        stop_after: Seconds after which such a study is stopped with `jobs.Unfinished`; by default it is not.
         progress: Called with the amount of work done and the total amount.
     """
     experiment, folder = EXPERIMENTS[name], out / name
     check_settings(config)
-    check_count(jobs, "jobs", "the number of processes")
+    if fresh and (workers > 1 or stop_after is not None):
+        jobs.run_in_processes(experiment, config, folder, workers=workers, stop_after=stop_after, progress=progress)
     if experiment.needs_gpu:
-        return _reproduce_study(experiment, config, folder, fresh, jobs, progress)
+        return _reproduce_study(experiment, config, folder, fresh, progress)
     record = None if fresh else results_io.load_record(folder)
     if record is not None and record.settings == as_saved(config) and record.versions == versions():
         return _finish(experiment, results_io.load(folder), record, folder, reused=True)
@@ -123,12 +133,12 @@ def reproduce(
 
 
 def _reproduce_study(
-    experiment: Experiment, config: Any, folder: Path, fresh: bool, jobs: int, progress: Progress | None
+    experiment: Experiment, config: Any, folder: Path, fresh: bool, progress: Progress | None
 ) -> Outcome:
     if not fresh:
         data, record = study.saved_data(experiment, config, folder)
         return _finish(experiment, data, record, folder, reused=True)
-    data, record, parts = study.run(experiment, config, folder, progress, jobs)
+    data, record, parts = study.run(experiment, config, folder, progress)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / study.LOCK, wait=True):  # another process may be adding other games
         data, record = study.merged(experiment, folder, data, record)

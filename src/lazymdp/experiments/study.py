@@ -1,4 +1,4 @@
-"""Studies: experiments that need a GPU and are therefore run rarely and in parts.
+"""Studies: experiments that take long, most of them on a GPU, and are therefore run rarely and in parts.
 
 The data of a study are committed in the folder `results/` of the repository. `reproduce` draws the figure and checks
 the claims from these data; only `fresh` runs a study again. The study is then run part by part. Every finished part is
@@ -6,19 +6,15 @@ saved in `FOLDER/parts`, so the same command continues an interrupted study. Whe
 merged into the data of the study and deleted.
 
 A study covers several games: its `Config` has a field `games`, and each of its tables has a column `game`. The games
-can be run separately, even by several processes at once that share a folder. A study that asks for all its parts at
-once (`Parts.get_all`) can make several of them at the same time, each in a process of its own (`jobs`).
+can be run separately, even by several processes at once that share a folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._cores import limited
 from lazymdp.experiments import results_io
 from lazymdp.experiments.experiment import Experiment, Progress, Table, Tables
 from lazymdp.experiments.results_io import Record, as_saved
@@ -42,49 +37,50 @@ class Parts:
 
     Args:
         folder: The folder of the study.
-        config: The settings of the study. Parts that were saved with other settings are refused.
-        jobs: Number of processes that make parts, each with one thread.
+        config: The settings of the study. Parts that were saved with other settings are refused, except that games and
+            agents, which the name of a part tells, may differ.
     """
 
-    def __init__(self, folder: Path, config: Any, jobs: int = 1) -> None:
-        self.folder, self.jobs = folder / "parts", jobs
-        self.seconds = 0.0
-        self._settings = _without_games(as_saved(config))
+    def __init__(self, folder: Path, config: Any) -> None:
+        self.folder = folder / "parts"
+        self.records: list[Record] = []
+        self._settings = {name: value for name, value in _without_games(as_saved(config)).items() if name != "agents"}
         self._used: list[Path] = []
+
+    def has(self, name: str) -> bool:
+        """Return whether a part is finished."""
+        return (self.folder / name / results_io.RECORD).exists()
 
     def get(self, name: str, make: Callable[[], Table]) -> Table:
         """Return a part: load it if it exists, otherwise make it and save it."""
         folder = self.folder / name
         record = results_io.load_record(folder)
         if record is None:
-            record = _made(folder, self._settings, make)
+            started = time.perf_counter()
+            rows = make()
+            record = Record.now(name, self._settings, time.perf_counter() - started)
+            results_io.save(folder, {_ROWS: rows}, record)
         elif record.settings != self._settings:
             raise ValueError(
                 f"{folder} was made with other settings. Delete {self.folder}, or choose another output folder."
             )
-        self.seconds += record.seconds
+        self.records.append(record)
         self._used.append(folder)
         return results_io.load(folder)[_ROWS]
 
-    def get_all(self, makers: Mapping[str, Callable[[], Table]], progress: Progress | None = None) -> list[Table]:
-        """Return several parts, in the given order; with several jobs, the functions that make them are pickled."""
-        missing = [name for name in makers if results_io.load_record(self.folder / name) is None]
-        done = len(makers) - len(missing)
-        if self.jobs > 1 and missing:
-            spawn = multiprocessing.get_context("spawn")
-            with _environment(limited(1)), ProcessPoolExecutor(min(self.jobs, len(missing)), spawn) as pool:
-                running = [pool.submit(_made, self.folder / name, self._settings, makers[name]) for name in missing]
-                for future in as_completed(running):
-                    future.result()
-                    done += 1
-                    if progress is not None:
-                        progress(done, len(makers))
-        found = []
-        for name, make in makers.items():
-            found.append(self.get(name, make))
-            if progress is not None:
-                progress(max(done, len(found)), len(makers))
-        return found
+    def record(self, name: str, config: Any) -> Record:
+        """Return the record of the whole study: how its parts were made, maybe on other machines, and how long."""
+        now = Record.now(name, as_saved(config), sum(record.seconds for record in self.records))
+        commands = [record.command for record in self.records]
+        versions: dict[str, set[str]] = {}
+        for record in self.records:
+            for package, version in record.versions.items():
+                versions.setdefault(package, set()).add(version)
+        return replace(
+            now,
+            command=max(dict.fromkeys(commands), key=commands.count, default=now.command),
+            versions={package: ", ".join(sorted(found)) for package, found in versions.items()} or now.versions,
+        )
 
     def remove(self) -> None:
         """Delete the parts that were used; those of other processes stay."""
@@ -94,25 +90,9 @@ class Parts:
             self.folder.rmdir()
 
 
-def _made(folder: Path, settings: dict[str, Any], make: Callable[[], Table]) -> Record:
-    """Make a part and save it."""
-    started = time.perf_counter()
-    rows = make()
-    record = Record.now(folder.name, settings, time.perf_counter() - started)
-    results_io.save(folder, {_ROWS: rows}, record)
-    return record
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes that are started meanwhile."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+def has_data(name: str) -> bool:
+    """Return whether the repository holds the data of an experiment; a study that has not been run yet has none."""
+    return (COMMITTED / name / results_io.RECORD).exists()
 
 
 def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Tables, Record]:
@@ -125,7 +105,9 @@ def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Table
             return results_io.load(source), record
         if record is not None and source == folder:
             raise ValueError(f"{folder} holds a study with other settings; choose another output folder.")
-    again = "or run it again with --fresh, which needs JAX and a GPU."
+    again = "or run it again with --fresh, which takes long and needs JAX, and in many cases a GPU."
+    if COMMITTED.is_dir() and not has_data(experiment.name):
+        raise FileNotFoundError(f"{experiment.name} has not been run yet, so there are no data: run it with --fresh.")
     if not COMMITTED.is_dir():
         raise FileNotFoundError(
             f"the data of {experiment.name} are in the repository of lazymdp, not in the installed package. Clone the "
@@ -134,14 +116,12 @@ def saved_data(experiment: Experiment, config: Any, folder: Path) -> tuple[Table
     raise ValueError(f"{committed} has no data for these settings; leave them out, {again}")
 
 
-def run(
-    experiment: Experiment, config: Any, folder: Path, progress: Progress | None, jobs: int = 1
-) -> tuple[Tables, Record, Parts]:
+def run(experiment: Experiment, config: Any, folder: Path, progress: Progress | None) -> tuple[Tables, Record, Parts]:
     """Run a study part by part, continuing where an interrupted run with the same settings stopped."""
     _check_folder(folder, config)
-    parts = Parts(folder, config, jobs)
+    parts = Parts(folder, config)
     data = experiment.run(config, progress, parts)
-    return data, Record.now(experiment.name, as_saved(config), parts.seconds), parts
+    return data, parts.record(experiment.name, config), parts
 
 
 def merged(experiment: Experiment, folder: Path, data: Tables, record: Record) -> tuple[Tables, Record]:

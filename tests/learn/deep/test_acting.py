@@ -133,3 +133,14 @@ def test_frames_are_stacked_newest_last_and_those_before_an_episode_are_black():
     assert empty_stack(2, (4,), np.float32, 1) == ()
     observation, stack = push_frame((), jnp.ones((2, 4)), jnp.array([True, False]))
     assert observation.shape == (2, 4) and stack == ()
+
+
+def test_over_a_noop_control_is_the_execution_of_any_other_action():
+    """So a price per control step is a price per executed action other than the no-op."""
+    rng = np.random.default_rng(0)
+    outputs = rng.integers(-3, 4, (5_000, 4)).astype(np.float32)  # many ties
+    eta = rng.choice([0.0, 0.5, 1.0], 5_000).astype(np.float32)
+    default = jnp.eye(4)[jnp.zeros(5_000, int)]
+    choice = choose(outputs, default, eta, np.full((3, 5_000), 0.5), Exploration(0.0), FORMS["structured"])
+    np.testing.assert_array_equal(np.asarray(choice.executed) != 0, ~np.asarray(choice.lazy))
+    assert 0 < np.asarray(choice.lazy).sum() < 5_000

@@ -12,6 +12,7 @@ from small_runs import same
 pytest.importorskip("jax")
 pytest.importorskip("ale_py")
 
+from lazymdp.experiments import atari_ready
 from lazymdp.learn.deep.atari import AtariHost
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig
 from lazymdp.learn.deep.factory import make_env
@@ -162,3 +163,10 @@ def test_convolutions_learn():
     values = agent.q(np.zeros((3, 84, 84, 4), np.uint8), np.array([0.0, 0.1, 0.5]))
     assert values.shape == (3, 6) and len(np.unique(values[:, 0])) == 3
     run.close()
+
+
+@pytest.mark.parametrize("game", ["AirRaid", "Pong"])
+def test_games_of_the_paper_load_step_and_train(game):
+    rows = atari_ready.make_job(atari_ready.Config(games=(game,), steps=64, updates=2), game)
+    assert rows["game"].tolist() == [game] and rows["steps"][0] == 64 and rows["finite"][0] == 1
+    assert rows["frames"][0] > 1 and rows["weight_change"][0] > 0.0
