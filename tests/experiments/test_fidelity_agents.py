@@ -85,15 +85,6 @@ def test_measures_can_be_played_in_parts():
         np.testing.assert_array_equal(column, pieces[name], err_msg=name)
 
 
-def test_the_parts_of_every_environment():
-    """The measures of Pong are played in parts of their own; those of a trained agent together."""
-    makers = fidelity_agents._makers(Config(games=("minatar/asterix", "ALE/Pong-v5"), seeds=2))
-    names = list(makers)
-    assert names[:2] == ["minatar-asterix-0", "minatar-asterix-1"] and len(names) == 2 + 2 * 8
-    assert names[2:4] == ["ALE-Pong-v5-0-none", "ALE-Pong-v5-0-lazy_gap"]
-    assert makers["ALE-Pong-v5-1-mask"].args[1:] == ("ALE/Pong-v5", 1, ("mask",))
-
-
 def made_up(game, lead):
     """Rows of an environment in which the lazy-gap loses more than random steps, by `lead`, and all others less."""
     rng, parts = np.random.default_rng(0), []

@@ -155,5 +155,5 @@ def test_the_record_of_a_study_says_how_its_parts_were_made(tmp_path):
 
 def test_only_studies_are_redrawn_by_default():
     studies = [name for name, experiment in EXPERIMENTS.items() if experiment.needs_gpu]
-    assert studies == ["fidelity", "minatar", "dqn-dopamine", "atari-moments", "minatar-pretrained",
+    assert studies == ["fidelity", "minatar", "generality", "dqn-dopamine", "atari-moments", "minatar-pretrained",
                        "lunarlander-cost", "expert-rules", "atari-ready"]  # fmt: skip
