@@ -8,19 +8,24 @@ A sweep alone shrinks the error by a factor of gamma. Between sweeps there is th
 the active states: with the greedy choices fixed, the correction `d` of their values solves `(I - gamma P) d = T v - v`,
 while inactive states keep their values. It is solved approximately, by BiCGSTAB. Where BiCGSTAB does not converge (on
 long cycles without a discount to speak of, for example), it is solved directly if the factors fit in memory.
+
+In a large model whose blocks lead to few others, a correction takes as long as some twenty passes and often matters in
+a small part only. There it is limited to the blocks that change most, if these are few, and left out while passes alone
+are quicker. Passes over such a model are made by two threads, one for each half of the blocks. During a pass, a half
+sees the other one as it was before, so that the result does not depend on the number of cores.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from lazymdp.exact.bellman import Rows, best_and_lazy
+from lazymdp.exact.bellman import Rows, best_and_lazy, thread_pool
+from lazymdp.exact.correction import LARGEST_FACTORIZED, SMALL, choose, fill, solve_directly
 from lazymdp.exact.krylov import bicgstab
 from lazymdp.exact.sparsity import stays_sparse
 
@@ -29,16 +34,34 @@ BLOCK = 64
 _CHEAP_UP_TO, _FEW_ITERATIONS = 2_000, 40
 """Number of states up to which a direct solution is cheap, so that BiCGSTAB gets this many iterations only."""
 
-_SMALL = 100
-"""Largest number of states for which a correction is solved with a dense matrix if BiCGSTAB fails, even if sparse."""
+_MANY, _FEW_LINKS = 1_000, 32
+"""Number of blocks, and mean number of blocks that one leads to, from which and up to which a model is treated as large
+and local."""
 
-_DENSE_UP_TO = 1_500
-"""Largest number of states for which a correction is solved with a dense matrix if BiCGSTAB fails, if not sparse."""
+_MATTERS = 0.01
+"""Change of a block, relative to the largest one, below which a correction of others comes first."""
 
-_LARGEST_FACTORIZED = 100_000
-"""Largest number of states for which a correction is solved with sparse LU factors if BiCGSTAB fails."""
+_SMALL_SHARE = 0.25
+"""Share of the blocks up to which a correction is always worth its time."""
+
+_QUICK = 0.6
+"""Factor by which changes must shrink over the last `_WINDOW` passes to be quicker than a correction."""
+
+_WINDOW = 4
+
+_ALONE = 500
+"""Number of blocks in a pass up to which another thread does not pay."""
 
 _ONE = np.uint64(1)
+
+
+class _Part(NamedTuple):
+    """A range of blocks that a pass sweeps by itself, with its own view of all values and of when they changed."""
+
+    value: NDArray[np.float64]  # [S]
+    moved: NDArray[np.int64]  # [blocks] time at which the block last changed
+    first: int
+    end: int
 
 
 class ActiveSet:
@@ -48,42 +71,91 @@ class ActiveSet:
         self.rows, self.value = rows, value
         n_blocks = -(-value.size // BLOCK)
         self._links, self._link_ends = _successor_blocks(rows, n_blocks)
-        self._moved = np.zeros(n_blocks, dtype=np.int64)  # time at which the block last changed
         self._seen = np.zeros(n_blocks, dtype=np.int64)  # time at which the block was last swept
-        self._drift = np.zeros(n_blocks)  # accumulated change since `_moved` was last set, at most theta
+        self._drift = np.zeros(n_blocks)  # accumulated change since the block last moved, at most theta
+        self._change = np.zeros(n_blocks)  # largest change of a value in the last pass over the block
         self._where = np.full(value.size, -1, dtype=np.int32)  # index of a state in the linear system, or -1
         self._clock = 1
         self._forwards = False
         self._direct = False  # whether BiCGSTAB has failed
         self._sparse: bool | None = None  # whether LU factors are sparse; None if not known yet
+        self._local = n_blocks >= _MANY and self._links.size <= _FEW_LINKS * n_blocks
+        self._parts = self._split(n_blocks)
+        self._starts = [self._clock]  # times at which the passes of the last sweep began
+        self._totals: list[float] = []  # sum of `_change` over the blocks of each of these passes
 
-    def wake(self, changes: NDArray[np.float64], theta: float) -> None:
-        """Marks the blocks in which `changes [S]`, made to the values from outside, exceed `theta`."""
+    def _split(self, n_blocks: int) -> list[_Part]:
+        """Divides the blocks into the parts that a pass treats as independent: two in large and local models."""
+        if not self._local:
+            return [_Part(self.value, np.zeros(n_blocks, dtype=np.int64), 0, n_blocks)]
+        middle = n_blocks // 2
+        sources = np.repeat(np.arange(n_blocks) < middle, np.diff(self._link_ends))
+        self._shared = np.unique(self._links[sources != (self._links < middle)])  # blocks that the other part leads to
+        bounds = ((self.value, 0, middle), (np.empty_like(self.value), middle, n_blocks))
+        return [_Part(value, np.zeros(n_blocks, dtype=np.int64), first, end) for value, first, end in bounds]
+
+    def restart(self, value: NDArray[np.float64], theta: float) -> None:
+        """Replaces the values by others, `[S]`, and marks the blocks in which they differ by more than `theta`."""
+        changes = np.subtract(self.value, value, out=self.value)
         blocks = np.arange(0, changes.size, BLOCK)
         largest = np.maximum(np.maximum.reduceat(changes, blocks), -np.minimum.reduceat(changes, blocks))
         self._clock += 1
-        self._moved[largest > theta] = self._clock
+        for part in self._parts:
+            part.moved[largest > theta] = self._clock
+            part.value[:] = value
 
     def sweep(self, theta: float, passes: int) -> bool:
         """Makes up to `passes` passes over the blocks that are due. Returns False once no block is due."""
-        for _ in range(passes):
-            swept, self._clock = _pass(
-                self.rows, self.value, self._links, self._link_ends, self._moved, self._seen, self._drift,
-                self._clock, theta, self._forwards,
-            )  # fmt: skip
-            self._forwards = not self._forwards
-            if not swept:
-                return False
-        return True
+        self._starts, self._totals = [], []
+        due = True
+        while due and len(self._totals) < passes:
+            due = self._pass(theta)
+        for part in self._parts[1:]:
+            _collect(self.value, *part, self._seen, self._starts[0])
+        return due
 
-    def correct(self, since: int, theta: float, forcing: float, max_iterations: int) -> bool:
-        """Makes a step of policy iteration on the blocks swept since time `since`. Returns False if it failed."""
-        states = _states_of(self._seen >= since, self.rows.absorbing)
+    def _pass(self, theta: float) -> bool:
+        """Makes one pass over the blocks that are due. Returns whether there were any."""
+
+        def sweep_part(part: _Part) -> tuple[float, int]:
+            return _pass(
+                self.rows, *part, self._links, self._link_ends, self._seen, self._drift, self._change, self._clock,
+                theta, self._forwards,
+            )  # fmt: skip
+
+        first, *others = self._parts
+        if self._totals and np.count_nonzero(self._seen >= self._starts[-1]) <= _ALONE:
+            found = [sweep_part(part) for part in self._parts]
+        else:
+            waiting = [thread_pool().submit(sweep_part, part) for part in others]
+            found = [sweep_part(first), *(other.result() for other in waiting)]
+        self._starts.append(self._clock)
+        self._totals.append(sum(total for total, _ in found))
+        self._clock = max(clock for _, clock in found)
+        self._forwards = not self._forwards
+        if others:
+            _exchange(*first, *others[0], self._shared, self._starts[-1], self._clock)
+        return self._clock > self._starts[-1]
+
+    def _worth_correcting(self) -> NDArray[np.bool_]:
+        """Marks the blocks of the last sweep to be corrected: all of them, except in large and local models."""
+        swept = self._seen >= self._starts[0]
+        if not self._local or np.count_nonzero(swept) < _MANY:
+            return swept
+        latest = self._seen >= self._starts[-1]
+        large = latest & (self._change > _MATTERS * self._change[latest].max())
+        if np.count_nonzero(large) <= _SMALL_SHARE * np.count_nonzero(swept):
+            return large
+        return np.zeros_like(swept) if self._totals[-1] <= _QUICK * self._totals[-_WINDOW] else swept
+
+    def correct(self, theta: float, forcing: float, max_iterations: int) -> bool:
+        """Makes a step of policy iteration where the last sweep leaves it worthwhile. Returns False if it failed."""
+        states = _states_of(self._worth_correcting(), self.rows.absorbing)
         if not states.size:
             return True
         self._where[states] = np.arange(states.size, dtype=np.int32)
-        chosen, change, ends = _choose(self.rows, self.value, states, self._where)
-        columns, weights = _fill(self.rows, states, self._where, chosen, ends)
+        chosen, change, ends = choose(self.rows, self.value, states, self._where)
+        columns, weights = fill(self.rows, states, self._where, chosen, ends)
         self._where[states] = -1
         done = False
         if not self._direct:
@@ -94,32 +166,15 @@ class ActiveSet:
             step = sp.csr_array((weights, columns, ends), shape=(states.size, states.size))
             matrix = sp.csr_array(sp.eye_array(states.size, format="csr") - step)
             if self._sparse is None:
-                self._sparse = _SMALL < states.size <= _LARGEST_FACTORIZED and stays_sparse(matrix)
-            direct = _solve_directly(matrix, change, self._sparse)
+                self._sparse = SMALL < states.size <= LARGEST_FACTORIZED and stays_sparse(matrix)
+            direct = solve_directly(matrix, change, self._sparse)
             if direct is None:
                 return False
             correction, self._direct = direct, True
         self._clock += 1
-        _apply(self.value, states, correction, self._moved, self._drift, self._clock, theta)
+        for part in self._parts:
+            _apply(part.value, states, correction, part.moved, self._drift, self._clock, theta)
         return True
-
-    @property
-    def clock(self) -> int:
-        """Time, counted in block sweeps."""
-        return self._clock
-
-
-def _solve_directly(matrix: sp.csr_array, change: NDArray[np.float64], sparse: bool) -> NDArray[np.float64] | None:
-    """Solves `matrix d = change` by LU factors; returns None if they would be too large, or the matrix singular."""
-    try:
-        if sparse:
-            # Diagonally dominant by rows, so that no pivoting is needed.
-            options = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-            factors = scipy.sparse.linalg.splu(sp.csc_matrix(matrix), "MMD_AT_PLUS_A", **options)
-            return np.asarray(factors.solve(change))
-        return np.linalg.solve(matrix.toarray(), change) if change.size <= _DENSE_UP_TO else None
-    except (np.linalg.LinAlgError, RuntimeError):  # raised by NumPy and SuperLU for a singular matrix
-        return None
 
 
 # Arrays are sized by counting first: an array that grows inside a loop makes the loop ten times slower.
@@ -132,7 +187,7 @@ def _successor_blocks(rows: Rows, n_blocks: int) -> Any:
     n_actions = rows.rewards.size // n_states
     ends = np.zeros(n_blocks + 1, dtype=np.int64)
     links = np.empty(0, dtype=np.int32)
-    for fill in (False, True):
+    for counted in (False, True):
         last = np.full(n_blocks, -1, dtype=np.int32)
         count = np.uint64(0)
         for block in range(n_blocks):
@@ -143,26 +198,30 @@ def _successor_blocks(rows: Rows, n_blocks: int) -> Any:
                 other = np.uint32(rows.indices[j]) // np.uint32(BLOCK)
                 if last[other] != tag:
                     last[other] = tag
-                    if fill:
+                    if counted:
                         links[count] = other
                     count += _ONE
             ends[block + 1] = count
-        if not fill:
+        if not counted:
             links = np.empty(count, dtype=np.int32)
     return links, ends
 
 
 @numba.njit(cache=True, nogil=True)
 def _pass(
-    rows: Rows, value: Any, links: Any, link_ends: Any, moved: Any, seen: Any, drift: Any,
-    clock: int, theta: float, forwards: bool,
+    rows: Rows, value: Any, moved: Any, first: int, last: int, links: Any, link_ends: Any, seen: Any, drift: Any,
+    change: Any, clock: int, theta: float, forwards: bool,
 ) -> Any:  # fmt: skip
-    """Makes one Gauss-Seidel pass over the blocks that are due. Returns the number of states swept and the time."""
-    n_states, n_blocks = value.size, seen.size
+    """Makes one Gauss-Seidel pass over the blocks from `first` to `last - 1` that are due.
+
+    Returns:
+        The sum of their largest changes, and the time.
+    """
+    n_states = value.size
     n_actions = np.uint64(rows.rewards.size // n_states)
-    swept = 0
-    for i in range(n_blocks):
-        block = i if forwards else n_blocks - 1 - i
+    total = 0.0
+    for i in range(last - first):
+        block = first + i if forwards else last - 1 - i
         due = False
         for k in range(link_ends[block], link_ends[block + 1]):
             if moved[links[k]] > seen[block]:
@@ -182,12 +241,40 @@ def _pass(
             new = max(best - rows.eta, lazy)
             largest = max(largest, abs(new - value[state]))
             value[state] = new
-        swept += end - begin
+        change[block] = largest
+        total += largest
         drift[block] += largest
         if drift[block] > theta:
             moved[block] = clock
             drift[block] = 0.0
-    return swept, clock
+    return total, clock
+
+
+@numba.njit(cache=True, nogil=True)
+def _exchange(
+    value: Any, moved: Any, first: int, middle: int, other: Any, other_moved: Any, begin: int, end: int, shared: Any,
+    since: int, clock: int,
+) -> None:  # fmt: skip
+    """Tells each part what the pass since time `since` has changed in the blocks of the other that it can lead to."""
+    for block in shared:
+        states = slice(block * BLOCK, (block + 1) * BLOCK)
+        if block < middle:
+            other[states] = value[states]
+            if moved[block] > since:
+                other_moved[block] = clock
+        else:
+            value[states] = other[states]
+            if other_moved[block] > since:
+                moved[block] = clock
+
+
+@numba.njit(cache=True, nogil=True)
+def _collect(target: Any, value: Any, moved: Any, first: int, end: int, seen: Any, since: int) -> None:
+    """Copies the values of the blocks from `first` to `end - 1` that have been swept since time `since`."""
+    for block in range(first, end):
+        if seen[block] >= since:
+            states = slice(block * BLOCK, (block + 1) * BLOCK)
+            target[states] = value[states]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -202,60 +289,6 @@ def _states_of(chosen: Any, absorbing: Any) -> Any:
                     states[count] = state
                     count += 1
     return states[:count]
-
-
-@numba.njit(cache=True, nogil=True)
-def _choose(rows: Rows, value: Any, states: Any, where: Any) -> Any:
-    """Finds the greedy choices in `states`: their rows (-1 for lazy), `T v - v`, and where their entries will end."""
-    n_actions = np.uint64(rows.rewards.size // value.size)
-    chosen = np.empty(states.size, dtype=np.int64)
-    change = np.empty(states.size, dtype=np.float64)
-    ends = np.zeros(states.size + 1, dtype=np.int32)
-    last = np.full(states.size, -1, dtype=np.int32)
-    count = 0
-    for i in range(np.uint64(states.size)):
-        state = np.uint64(states[i])
-        best, lazy, best_row = best_and_lazy(rows, value, state, n_actions)
-        control = best - rows.eta > lazy
-        chosen[i] = np.int64(best_row) if control else -1
-        change[i] = (best - rows.eta if control else lazy) - value[state]
-        first, final = (best_row, best_row + _ONE) if control else (state * n_actions, (state + _ONE) * n_actions)
-        tag = np.int32(i)
-        for j in range(np.uint64(rows.indptr[first]), np.uint64(rows.indptr[final])):
-            k = where[np.uint32(rows.indices[j])]
-            if k >= 0 and last[k] != tag:
-                last[k] = tag
-                count += 1
-        ends[i + _ONE] = count
-    return chosen, change, ends
-
-
-@numba.njit(cache=True, nogil=True)
-def _fill(rows: Rows, states: Any, where: Any, chosen: Any, ends: Any) -> Any:
-    """Builds the rows of `gamma P` under `chosen` (columns and weights); a lazy row blends the rows of its actions."""
-    n_actions = np.uint64(rows.rewards.size // where.size)
-    columns = np.empty(ends[-1], dtype=np.int32)
-    weights = np.empty(ends[-1], dtype=np.float64)
-    slot = np.full(states.size, -1, dtype=np.int32)
-    for i in range(np.uint64(states.size)):
-        begin = ends[i]
-        count = begin
-        control = chosen[i] >= 0
-        state = np.uint64(states[i])
-        first = np.uint64(chosen[i]) if control else state * n_actions
-        for row in range(first, first + (_ONE if control else n_actions)):
-            scale = rows.gamma if control else rows.gamma * rows.default[row]
-            for j in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + _ONE])):
-                k = where[np.uint32(rows.indices[j])]
-                if k < 0:
-                    continue
-                if slot[k] >= begin:
-                    weights[slot[k]] += scale * rows.data[j]
-                else:
-                    slot[k] = count
-                    columns[count], weights[count] = k, scale * rows.data[j]
-                    count += 1
-    return columns, weights
 
 
 @numba.njit(cache=True, nogil=True)

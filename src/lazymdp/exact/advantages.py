@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import EPS, PolicySystem, action_values, policy_transitions, rounding_terms, too_long
+from lazymdp.exact.linear import EPS, PolicySystem, action_values, rounding_terms, too_long
 from lazymdp.mdp import MDP
 
 _TOO_COARSE = 3e-6
@@ -37,9 +36,6 @@ _ALWAYS_REFINED = 5_000
 """Largest number of states for which values are always refined: it takes a few solves with the same factors."""
 
 _MOST_REFINEMENTS = 8
-
-_MOST_ENTRIES = 20_000_000
-"""Number of transitions above which rows are not compared entry by entry, to save memory."""
 
 
 class Advantages(NamedTuple):
@@ -91,7 +87,9 @@ def _of_one_reward(
     grain = (2.0 * EPS) ** 2 * rounding_terms(mdp) * size
     rest = np.abs(residual) + np.einsum("sa,sa->s", policy, grain)
     errors = 1.1 * np.abs(system.solve(rest[None])[0])
-    margin = EPS * rounding_terms(mdp) * size + grain + rest[:, None] + _distances(mdp, policy, errors)
+    matrix = mdp.transitions
+    moved = _distances(matrix.indptr, matrix.indices, matrix.data, policy, mdp.gamma, errors)
+    margin = EPS * rounding_terms(mdp) * size + grain + rest[:, None] + moved
     return Advantages(value + low, found, np.where(mdp.absorbing[:, None], 0.0, margin))
 
 
@@ -102,12 +100,13 @@ def _refine(
     system: PolicySystem,
     value: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Refines `value [S]` in place, as long as that reduces its residual.
+    """Refines `value [S]` in place, as long as that reduces its residual and there is more of it than rounding error.
 
     Returns:
         `[S]` what is to be added to the values, `[S, A]` the advantages, and `[S]` the residual `b + gamma P_pi V - V`.
     """
     low, best = np.zeros_like(value), np.inf
+    scale = float(np.abs(reward).max()) + float(np.abs(value).max())
     matrix = mdp.transitions
     found, residual = np.empty(reward.shape), np.empty(value.size)
     for _ in range(_MOST_REFINEMENTS):
@@ -120,21 +119,43 @@ def _refine(
             break
         best = largest
         kept = value.copy(), low.copy(), found.copy(), residual.copy()
-        if largest == 0.0:
+        if largest <= EPS**2 * scale:
             break
         _add(value, low, system.solve(residual[None])[0])
     value[:], low, found, residual = kept
     return low, found, residual
 
 
-def _distances(mdp: MDP, policy: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
+@numba.njit(cache=True, nogil=True)
+def _distances(indptr: Any, indices: Any, data: Any, policy: Any, gamma: float, errors: Any) -> Any:
     """Returns `gamma |P(. | s, a) - P_pi(. | s)| e`, `[S, A]`, for `e = errors [S]`."""
-    shape = (mdp.n_states, mdp.n_actions)
-    own = policy_transitions(mdp, policy)
-    if mdp.transitions.nnz + mdp.n_actions * own.nnz > _MOST_ENTRIES:  # the sum instead of the difference
-        return mdp.gamma * ((mdp.transitions @ errors).reshape(shape) + (own @ errors)[:, None])
-    apart = mdp.transitions - sp.csr_array(own[np.repeat(np.arange(mdp.n_states), mdp.n_actions)])
-    return mdp.gamma * (abs(apart) @ errors).reshape(shape)
+    n_states, n_actions = policy.shape
+    found = np.empty((n_states, n_actions))
+    own, other = np.zeros(n_states), np.zeros(n_states)  # the rows of the policy and of one action; 0 between states
+    reached = np.empty(n_states, dtype=np.int64)
+    last = np.full(n_states, -1, dtype=np.int64)  # state that reached this one last
+    for s in range(n_states):
+        count = 0
+        for a in range(n_actions):
+            for j in range(indptr[s * n_actions + a], indptr[s * n_actions + a + 1]):
+                t = indices[j]
+                own[t] += policy[s, a] * data[j]
+                if last[t] != s:
+                    last[t] = s
+                    reached[count] = t
+                    count += 1
+        for a in range(n_actions):
+            for j in range(indptr[s * n_actions + a], indptr[s * n_actions + a + 1]):
+                other[indices[j]] += data[j]
+            total = 0.0
+            for i in range(count):
+                t = reached[i]
+                total += abs(other[t] - own[t]) * errors[t]
+                other[t] = 0.0
+            found[s, a] = gamma * total
+        for i in range(count):
+            own[reached[i]] = 0.0
+    return found
 
 
 # -- sums of two doubles: a number is `high + low`, where low is smaller than the rounding error of high ---------------

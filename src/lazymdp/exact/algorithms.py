@@ -222,14 +222,11 @@ def _active(search: Search, rounds: int) -> None:
     out = np.empty_like(search.value)
     failures, finest = 0, False
     while not search.done(*search.backup(out)) and not finest:
-        search.value -= out
-        active.wake(search.value, theta)
-        search.value[:] = out
+        active.restart(out, theta)
         passes = 10
         while not search.exhausted:
             floor = 4.0 * search.certificate.rounding(search.value)  # smaller changes are rounding errors
             finest = theta <= floor
-            since = active.clock
             due = active.sweep(max(theta, floor), passes)
             search.iterations += 1
             if not due:
@@ -237,6 +234,6 @@ def _active(search: Search, rounds: int) -> None:
             passes = 4
             if rounds > 0:
                 rounds -= 1
-                failures += not active.correct(since, max(theta, floor), 0.05, 200)
+                failures += not active.correct(max(theta, floor), 0.05, 200)
                 rounds = 0 if failures > 2 else rounds
         theta *= 0.25

@@ -238,13 +238,13 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, action: Any, begin: 
 
 
 @functools.cache
-def _pool() -> ThreadPoolExecutor:
+def thread_pool() -> ThreadPoolExecutor:
     """Returns the threads of the sweeps, started on first use. A forked child inherits none and starts its own."""
-    return ThreadPoolExecutor(_cores.available() - 1, thread_name_prefix="lazymdp")
+    return ThreadPoolExecutor(max(1, _cores.available() - 1), thread_name_prefix="lazymdp")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=thread_pool.cache_clear)
 
 
 def over_states(
@@ -264,7 +264,7 @@ def over_states(
         low, high = sweep(rows, *arrays, 0, n_states)
     else:
         cuts = [n_states * i // threads for i in range(threads + 1)]
-        others = [_pool().submit(sweep, rows, *arrays, cuts[i], cuts[i + 1]) for i in range(1, threads)]
+        others = [thread_pool().submit(sweep, rows, *arrays, cuts[i], cuts[i + 1]) for i in range(1, threads)]
         parts = [sweep(rows, *arrays, cuts[0], cuts[1]), *(other.result() for other in others)]
         low, high = min(part[0] for part in parts), max(part[1] for part in parts)
     return (low, high) if low <= high else (0.0, 0.0)

@@ -63,6 +63,9 @@ def action_values(mdp: MDP, rewards: NDArray[np.float64], values: NDArray[np.flo
 def policy_transitions(mdp: MDP, policy: NDArray[np.float64]) -> sp.csr_array:
     """Returns `P_pi(s' | s) = sum_a pi(a|s) P(s' | s, a)`, sparse `[S, S]`, for a policy `[S, A]`."""
     states, actions = np.nonzero(policy)
+    certain = np.array_equal(states, np.arange(mdp.n_states)) and bool((policy[states, actions] == 1.0).all())
+    if certain:  # one action in every state: its row
+        return mdp.transitions[states * mdp.n_actions + actions]
     shape = (mdp.n_states, mdp.n_states * mdp.n_actions)
     blend = sp.csr_array((policy[states, actions], (states, states * mdp.n_actions + actions)), shape=shape)
     return sp.csr_array(blend @ mdp.transitions)

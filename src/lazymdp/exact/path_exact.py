@@ -32,6 +32,7 @@ import numba
 import numpy as np
 import scipy.linalg
 import scipy.linalg.blas
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from lazymdp.exact.linear import TOO_LONG, policy_line, policy_transitions
@@ -177,7 +178,7 @@ class _Tableau:
         """Fills the tableau of the always-lazy policy, `T = N B^-1`, by one factorization of `B`."""
         mdp, default = lazy.mdp, lazy.default_policy
         n, n_slots = self.alive.size, self.slot_state.size
-        step = policy_transitions(mdp, default)[self.alive][:, self.alive].toarray()
+        step = self._among_alive(policy_transitions(mdp, default)[self.alive]).toarray()
         step *= -mdp.gamma
         step[np.diag_indices(n)] += 1.0
         with warnings.catch_warnings():
@@ -189,7 +190,7 @@ class _Tableau:
         self._lazy_factors, self._lazy_rewards = factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive]
         value = scipy.linalg.lu_solve(factors, self._lazy_rewards)
         self.level = no_gain(mdp, value)
-        chosen = mdp.transitions[states * mdp.n_actions + self.slot_action][:, self.alive]
+        chosen = self._among_alive(mdp.transitions[states * mdp.n_actions + self.slot_action])
         # The start distribution is one more row, so that its value and count are updated with the others.
         rows = np.zeros((n_slots + 1, n))
         rows[:-1] = chosen.toarray()
@@ -202,6 +203,10 @@ class _Tableau:
         self._beta = np.append(np.ones(n_slots), 0.0)
         self._left = np.zeros((n_slots + 1, _BLOCK))
         self._right = np.zeros((_BLOCK, n))
+
+    def _among_alive(self, matrix: sp.csr_array) -> sp.csr_array:
+        """Returns the columns of the states that are not absorbing; selecting all of them would take a while."""
+        return matrix if self.alive.size == matrix.shape[1] else matrix[:, self.alive]
 
     @property
     def start_base_value(self) -> float:
