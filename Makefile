@@ -47,7 +47,7 @@ test-sweep: $(VENV)/sweep
 
 # The explorer and the report in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
-	$(BIN)/pytest -m browser tests/show tests/explain
+	$(BIN)/pytest -n 2 --dist loadfile -m browser tests/show tests/explain
 
 # Every learning test with 20 seeds: at least 19 must pass each. Writes benchmarks/results/seeds.csv.
 # One thread for each process, because pytest uses all cores.

@@ -50,6 +50,15 @@ def pytest_configure(config):
         config.pluginmanager.register(SeedsTable(Path(config.getoption("seeds_table"))))
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leaves long learning tests to `make seeds`; a shorter test certifies the same learner."""
+    if config.getoption("seeds") > 1:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
+
+
 def pytest_generate_tests(metafunc):
     if metafunc.definition.get_closest_marker("learning"):
         metafunc.parametrize("seed", range(metafunc.config.getoption("seeds")), ids=lambda seed: f"seed{seed}")

@@ -101,6 +101,7 @@ def test_on_key_door_treasure_one_network_finds_the_exact_control_sets_of_three_
 
 
 @pytest.mark.learning
+@pytest.mark.long  # on the chain, the augmented form is always tested
 def test_on_key_door_treasure_the_augmented_form_finds_the_exact_control_set(seed):
     """The lazy output is a mean over what the default policy happened to do, which takes many steps to be exact.
 
