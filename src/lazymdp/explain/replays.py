@@ -23,6 +23,7 @@ from lazymdp.explain.environments import first_action
 from lazymdp.explain.players import Player
 from lazymdp.explain.rank import Ranking
 from lazymdp.explain.recording import LONGEST, Recording
+from lazymdp.explain.report_words import steps_around
 from lazymdp.measure.statistics import mean_interval
 from lazymdp.wrappers.lazy_action import LazyAction
 
@@ -36,11 +37,18 @@ NOT_REPEATED = "The episode could not be repeated: its rewards differ from the r
 
 
 def moments_in_control(recording: Recording, ranking: Ranking, count: int) -> list[tuple[int, int]]:
-    """Returns the most important moments at which the agent took control, (episode, step), the most important first."""
+    """Returns the most important moments at which the agent took control, (episode, step), the most important first.
+
+    Steps around a moment, about one second, belong to it and are left out.
+    """
     control = [recording.steps(episode)["control"] for episode in range(recording.episodes)]
-    total = sum(map(len, control))
-    ordered = ranking.top(max(1, total))
-    return [(episode, step) for episode, step in ordered if control[episode][step]][:count]
+    around = [steps_around(recording.about["frames_per_second"], len(flags)) for flags in control]
+    chosen: list[tuple[int, int]] = []
+    for episode, step in ranking.top(max(1, sum(map(len, control)))):
+        near = any(other == episode and abs(place - step) <= around[episode] for other, place in chosen)
+        if control[episode][step] and not near and len(chosen) < count:
+            chosen.append((episode, step))
+    return chosen
 
 
 def what_followed(

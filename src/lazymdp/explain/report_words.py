@@ -80,10 +80,15 @@ def facts_of(
         frames_per_second: Speed of the recording; a moment lasts about one second.
         limit: Largest number of moments per episode.
     """
-    around = max(round(frames_per_second / 2), 1)  # half a second on each side of a peak
     lazy = not any(np.any(columns["control"]) for columns in steps)  # an agent that is always lazy still has peaks
     by_episode = [
-        _moments(episode, columns, np.ones_like(columns["control"]) if lazy else columns["control"], around, limit)
+        _moments(
+            episode,
+            columns,
+            np.ones_like(columns["control"]) if lazy else columns["control"],
+            steps_around(frames_per_second, len(columns["control"])),
+            limit,
+        )
         for episode, columns in enumerate(steps)
     ]
     moments = sorted((moment for found in by_episode for moment in found), key=lambda moment: -moment.gap)
@@ -102,6 +107,11 @@ def facts_of(
     )
 
 
+def steps_around(frames_per_second: float, length: int) -> int:
+    """Returns the number of steps on each side of a peak that belong to it: half a second, fewer in a short episode."""
+    return min(max(round(frames_per_second / 2), 1), max(length // 25, 1))
+
+
 def _moments(
     episode: int, columns: Mapping[str, NDArray[Any]], eligible: NDArray[np.bool_], around: int, limit: int
 ) -> list[Moment]:
@@ -111,7 +121,6 @@ def _moments(
     total = float(gain.sum())
     free = eligible & np.isfinite(gap)
     candidates = int(free.sum())
-    around = min(around, max(len(gap) // 25, 1))  # a short episode has several moments, too
     found: list[Moment] = []
     for step in np.argsort(-np.where(free, gap, -np.inf), kind="stable")[:candidates]:
         if free[step] and len(found) < limit:
