@@ -8,6 +8,7 @@ import pytest
 from lazymdp.cli.main import main
 from lazymdp.cli.reproduce import All, reproduce
 from lazymdp.experiments import EXPERIMENTS, Claim
+from lazymdp.experiments.jobs import Unfinished
 
 
 def test_reproduce_ends_with_1_where_a_claim_fails_and_0_where_all_hold(tmp_path, answer, capsys):
@@ -45,6 +46,17 @@ def test_an_interruption_ends_with_130(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("lazymdp.cli.reproduce.reproduce_all", interrupted)
     assert main(["reproduce", "fig3", "-o", str(tmp_path)]) == 130
     assert "the same command again to continue" in capsys.readouterr().err
+
+
+def test_a_study_whose_time_is_over_ends_with_130(tmp_path, monkeypatch, capsys):
+    def stopped(configs, out, *, workers, stop_after, **_):
+        raise Unfinished(f"x: {workers} of 9 jobs are done after {stop_after:g} s.")
+
+    monkeypatch.setattr("lazymdp.cli.reproduce.reproduce_all", stopped)
+    given = ["reproduce", "expert-rules", "--fresh", "--workers", "4", "--stop-after", "60", "-o", str(tmp_path)]
+    assert main(given) == 130
+    said = " ".join(capsys.readouterr().err.split())
+    assert "x: 4 of 9 jobs are done after 60 s. Run the same command again to continue." in said
 
 
 def test_sigterm_ends_it_as_ctrl_c_does(tmp_path, monkeypatch, capsys):
