@@ -99,7 +99,7 @@ def test_a_recording_with_a_mask(tmp_path):
     score = lz.explain.rank(recording, "mask").score[0]
     assert score.shape == (LENGTH,) and ((score > 0.0) & (score < 1.0)).all()
     assert recording.about["mask"]["steps"] >= 300
-    assert ("training the mask", 300, 300) in seen and seen[-1] == (f"recording, {LENGTH} steps", 0, 1)
+    assert ("training the mask", 300, 300) in seen and seen[-1] == (f"recording, {LENGTH} steps", 1, 1)
     np.testing.assert_array_equal(score, fit_mask(player(), steps=300).keep(np.arange(LENGTH)))
 
 

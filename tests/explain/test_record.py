@@ -291,7 +291,8 @@ def test_progress(tmp_path):
     lz.explain.record(
         balance, "CartPole-v1", folder=tmp_path / "r", episodes=2, max_steps=3, progress=lambda *done: seen.append(done)
     )
-    assert seen == [(f"recording, {step + 1} steps", step // 3, 2) for step in range(6)]
+    during = [(f"recording, {step + 1} steps", step // 3, 2) for step in range(6)]
+    assert seen == [*during, ("recording, 6 steps", 2, 2)]
 
 
 class Noise(gym.Env):

@@ -196,7 +196,7 @@ def _entropy(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 def _features(seen: Any) -> NDArray[np.float64]:
     """Return observations as `[N, F]` numbers; of Atari images, averages over squares of pixels."""
     rows = np.asarray(seen)
-    if rows.shape[1:] == (84, 84, 4):
+    if rows.shape[1:3] == (84, 84):
         blocks = rows.reshape(len(rows), 84 // _POOL, _POOL, 84 // _POOL, _POOL, 4)
         rows = blocks.mean(axis=(2, 4), dtype=np.float32)
     return rows.reshape(len(rows), -1).astype(float)
