@@ -61,8 +61,7 @@ def test_claims_depend_on_the_lowest_share():
 def test_a_study_is_run_part_by_part_and_can_be_continued(tmp_path, monkeypatch):
     ran, told = [], []
 
-    def part(config, game, method, tell):
-        tell(0.5)
+    def part(config, game, method):
         ran.append(method)
         rows = made([8.0] * config.seeds, [9.0] * config.seeds)
         chosen = np.isin(rows["method"], [method, "default"] if method == "dial" else [method])
@@ -74,5 +73,6 @@ def test_a_study_is_run_part_by_part_and_can_be_continued(tmp_path, monkeypatch)
     assert ran == list(generality.METHODS) and told[-1][0] == told[-1][1]
     assert [claim.holds for claim in outcome.claims] == [False, True]  # 6.5 of 7.5
     assert reproduce("generality", config, tmp_path).claims == outcome.claims and len(ran) == 3
+    assert generality.jobs(generality.Config(games=("space_invaders",)))[0] == "space_invaders_dial"
     with pytest.raises(ValueError, match="games has 'pong', expected one or more of breakout, asterix"):
         reproduce("generality", generality.Config(games=("pong",)), tmp_path / "x", fresh=True)

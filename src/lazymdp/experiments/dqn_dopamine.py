@@ -52,7 +52,8 @@ CURRENT = {
     ("BankHeist", 1): (14.3, 0.6),
     ("BankHeist", 2): (27.8, 2.7),
 }
-"""The same from Dopamine's newer files (`<game>_CNN.json`, agent "DQN"), where they decide which network should act."""
+"""The same from Dopamine's newer files (`<game>_CNN.json` at commit 9f616b92, agent "DQN"), for games that tell which
+network should choose."""
 PAPER = {"Gravitar": (1.0, 0.1), "Zaxxon": (0.8, 0.3), "PrivateEye": (1.0, 0.2), "Frostbite": (2.0, 1.0)}
 """The paper's words, after 200 million frames: a share of DQN's return, and the control rate at which it is reached."""
 

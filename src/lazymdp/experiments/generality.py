@@ -15,7 +15,7 @@ the steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from lazymdp._colors import CONTROL, FAINT, INK
 from lazymdp.experiments.experiment import Claim, Progress, Table, Tables, stacked, table
-from lazymdp.experiments.study import Parts, joined
+from lazymdp.experiments.jobs import run_jobs
+from lazymdp.experiments.study import Parts
 from lazymdp.show import styled
 
 TITLE = "MinAtar: one dial against specialists with as many steps each"
@@ -74,28 +75,25 @@ class Config:
 
 
 def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:
-    """Train and evaluate every method on every game; finished parts are saved in `parts`."""
+    """Train and evaluate every method on every game; finished jobs are saved in `parts`."""
+    return {"runs": run_jobs(jobs(config), functools.partial(make_job, config), progress, parts)}
+
+
+def jobs(config: Config) -> list[str]:
+    """Return the names of the jobs of the study: a game and a method."""
     unknown = [game for game in config.games if game not in GAMES]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(GAMES)}.")
-    wanted = [(game, method) for game in config.games for method in METHODS]
-    rows: Table | None = None
-    for place, (game, method) in enumerate(wanted):
-
-        def tell(share: float, place: int = place) -> None:
-            if progress is not None:
-                progress(round(100 * (place + share)), 100 * len(wanted))
-
-        def make(game: str = game, method: str = method) -> Table:
-            return part(config, game, method, tell)
-
-        new = make() if parts is None else parts.get(f"{game}-{method}", make)
-        rows = dict(new) if rows is None else joined(rows, new)
-        tell(1.0)
-    return {"runs": rows or {}}
+    return [f"{game}_{method}" for game in config.games for method in METHODS]
 
 
-def part(config: Config, game: str, method: str, tell: Callable[[float], None]) -> Table:
+def make_job(config: Config, job: str) -> Table:
+    """Do one job of the study."""
+    game, _, method = job.rpartition("_")
+    return part(config, game, method)
+
+
+def part(config: Config, game: str, method: str) -> Table:
     """Train all runs of a method on a game as one compiled program, and evaluate them.
 
     This is the only function of the experiment that uses `lazymdp.learn.deep`.
@@ -123,12 +121,9 @@ def part(config: Config, game: str, method: str, tell: Callable[[float], None]) 
     single = [(max(eta, config.low), max(eta, config.low), float(eta == 0.0)) for eta in config.etas]
     ranges = [(config.low, config.high, settings.zero_share)] if of_dial else single
     learners = population.start(range(config.seeds), ranges)
-    calls = max(1, settings.iterations // config.chunk)
-    for call in range(calls):
+    for _ in range(max(1, settings.iterations // config.chunk)):
         learners, ended = population.advance(learners)
-        if (call + 1) % -(-calls // 20) == 0:
-            int(ended.episodes.sum())  # wait for the device, because calls only queue work
-            tell(0.95 * (call + 1) / calls)
+        int(ended.episodes.sum())  # wait for the device, because calls only queue work
     # A dial is evaluated at all prices and once always lazy, a specialist at its own price.
     etas = np.tile([*config.etas, ALWAYS_LAZY], (config.seeds, 1))
     etas = etas if of_dial else np.repeat(config.etas, config.seeds)[:, None]
