@@ -46,7 +46,9 @@ PUBLISHED = {
 }
 """Dopamine's training returns by game and million frames: mean and standard deviation over five seeds."""
 CURRENT = {
+    ("Gravitar", 1): (160.0, 6.0),
     ("Gravitar", 2): (86.0, 7.0),
+    ("Frostbite", 1): (112.0, 5.0),
     ("Frostbite", 2): (294.0, 39.0),
     ("Frostbite", 5): (549.0, 108.0),
     ("BankHeist", 1): (14.3, 0.6),
