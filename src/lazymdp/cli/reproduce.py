@@ -35,7 +35,7 @@ Which: Any = Union[(Annotated[All, tyro.conf.subcommand("all", description=_ALL)
 
 
 def reproduce(
-    which: Which = All(),  # noqa: B008 (frozen)
+    which: Which = All(),
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("reproduced"),
     fresh: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False,
     workers: Annotated[int, tyro.conf.arg(metavar="INT")] = 1,
