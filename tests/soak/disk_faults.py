@@ -26,6 +26,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,19 +195,29 @@ def _quiet():
 def kill(n: int, seed: int = 0) -> dict[str, int]:
     """Kills a process at a random time `n` times, and lets it go on; returns the counts by outcome.
 
-    In turn: `lazymdp train` with both algorithms, `lazymdp reproduce`, `MDP.save`.
+    In turn: `lazymdp train` with both algorithms, `lazymdp reproduce`, `MDP.save`. Two processes run at a time. The
+    times of the kills are drawn from how long each takes undisturbed, which is measured with two at a time as well.
     """
-    rng, counts = np.random.default_rng(seed), Counter(dict.fromkeys(OUTCOMES, 0))
-    with tempfile.TemporaryDirectory() as name:
+    counts = Counter(dict.fromkeys(OUTCOMES, 0))
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as threads:
         folder = Path(name)
-        subjects = [_Training(folder, "pqn"), _Training(folder, "dqn"), _Reproduction(folder), _Saving(folder)]
-        for number in range(n):
-            subject = subjects[number % len(subjects)]
-            outcome = subject.killed(folder / f"killed-{number}", rng)
+        kinds = (
+            functools.partial(_Training, algorithm="pqn"),
+            functools.partial(_Training, algorithm="dqn"),
+            _Reproduction,
+            _Saving,
+        )
+        subjects = list(threads.map(lambda kind: kind(folder), kinds))
+
+        def killed(number: int) -> str:
+            subject, path = subjects[number % len(subjects)], folder / f"killed-{number}"
+            outcome = subject.killed(path, np.random.default_rng([seed, number]))
             if outcome == "lost":
                 print(f"lost: {subject.name}, kill {number}", file=sys.stderr)
-            counts[outcome] += 1
-            shutil.rmtree(folder / f"killed-{number}", ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
+            return outcome
+
+        counts.update(threads.map(killed, range(n)))
     return dict(counts)
 
 
