@@ -55,7 +55,7 @@ seeds: $(VENV)/deep $(VENV)/interop
 	JAX_PLATFORMS=cpu OMP_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false \
 		$(BIN)/pytest -n auto -q -m learning --seeds 20 tests
 
-# 10,000 random models against rational arithmetic, 1,000 damaged files, 60 killed processes: about 20 minutes on two cores.
+# 10,000 random models against rational arithmetic, 1,000 damaged files, 60 killed processes: 10 to 20 minutes on two cores.
 soak: $(VENV)/deep
 	$(BIN)/python tests/soak/soak.py
 

@@ -32,8 +32,8 @@ _TOO_COARSE = 3e-6
 _FINE_ENOUGH = 1e-9
 """The same, below which the advantages of a large model are not refined."""
 
-_ALWAYS_REFINED = 5_000
-"""Largest number of states for which values are always refined: it takes a few solves with the same factors."""
+_ALWAYS_REFINED, _ALWAYS_REFINED_TRANSITIONS = 5_000, 1_000_000
+"""Largest numbers of states and transitions for which values are always refined: a few solves and slow sweeps."""
 
 _MOST_REFINEMENTS = 8
 
@@ -51,15 +51,18 @@ class Advantages(NamedTuple):
         return np.where(np.abs(self.advantage) <= self.margin, 0.0, self.advantage)
 
 
-def advantages(mdp: MDP, policy: NDArray[np.float64], *rewards: NDArray[np.float64]) -> list[Advantages]:
+def advantages(
+    mdp: MDP, policy: NDArray[np.float64], *rewards: NDArray[np.float64], system: PolicySystem | None = None
+) -> list[Advantages]:
     """Computes the advantages of all actions over a policy, for each of several rewards.
 
     Args:
         mdp: The model.
         policy: `[S, A]` probabilities.
         *rewards: `[S, A]` each; 0 in absorbing states.
+        system: The policy's linear system, if the caller has use for it, too.
     """
-    system = PolicySystem(mdp, policy)
+    system = system or PolicySystem(mdp, policy)
     return [_of_one_reward(mdp, policy, np.ascontiguousarray(reward), system) for reward in rewards]
 
 
@@ -75,7 +78,7 @@ def _of_one_reward(
     expected = np.einsum("sa,sa->s", policy, reward)
     value = system.solve(expected[None])[0]
     size = action_values(mdp, np.abs(reward), np.abs(value)) + np.abs(value)[:, None]
-    if mdp.n_states > _ALWAYS_REFINED:
+    if mdp.n_states > _ALWAYS_REFINED or mdp.transitions.nnz > _ALWAYS_REFINED_TRANSITIONS:
         rounding = EPS * rounding_terms(mdp) * size
         residual = np.abs(system.residual(expected[None], value[None])[0]) + np.einsum("sa,sa->s", policy, rounding)
         error = float(residual.max()) * float(system.lifetimes.max(initial=0.0))

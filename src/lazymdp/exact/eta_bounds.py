@@ -45,7 +45,12 @@ def eta_max(mdp: MDP, default_policy: ArrayLike) -> float:
     """
     default = LazyMDP(mdp, default_policy, 0.0).default_policy
     mdp.check_infinite_horizon()
-    [found] = advantages(mdp, default, mdp.rewards)
+    return largest_lazy_gap(mdp, default, PolicySystem(mdp, default))
+
+
+def largest_lazy_gap(mdp: MDP, default: NDArray[np.float64], system: PolicySystem) -> float:
+    """Returns the largest lazy-gap under the default policy `[S, A]`, given its linear system; 0 if below rounding."""
+    [found] = advantages(mdp, default, mdp.rewards, system=system)
     check_precision(mdp, found.margin, mdp.max_reward)
     return max(0.0, float(found.snapped.max()))
 

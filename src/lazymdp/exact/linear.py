@@ -14,7 +14,7 @@ evaluation is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.linalg.lapack
@@ -45,6 +45,9 @@ TOO_LONG = (
 )
 
 EPS = float(np.finfo(float).eps)
+
+DenseFactors = tuple[NDArray[np.float64], NDArray[np.int32]]
+"""LU factors and pivots of a dense matrix, as LAPACK has them."""
 
 
 def rounding_terms(mdp: MDP) -> int:
@@ -91,7 +94,7 @@ class PolicySystem:
         ones = self.lifetimes = np.ones(self._alive.size)
         if not self._alive.size:
             return
-        self._solve = factorized(self._step)
+        self._solve = Factorized(self._step)
         largest = float((self._step @ ones).max())
         if largest <= 1.0 - _SURELY_SHORT:
             self.lifetimes = ones / (1.0 - largest) * (1.0 + 1e-8)  # for the rounding of the largest row sum
@@ -107,6 +110,11 @@ class PolicySystem:
         if self._alive.size:
             values[:, self._alive] = self._solve(rewards[:, self._alive])
         return values
+
+    @property
+    def dense_factors(self) -> DenseFactors | None:
+        """Dense factors of `I - gamma P_pi` on the states that are not absorbing; None if there are none."""
+        return self._solve.dense if self._alive.size else None
 
     def residual(self, rewards: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Computes `b + gamma P_pi x - x` for each row `b` of `rewards [k, S]` and `x` of `values [k, S]`."""
@@ -164,44 +172,49 @@ def policy_line(mdp: MDP, default_policy: NDArray[np.float64], action: NDArray[n
 
 
 def solve_linear(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solves `(I - step) x = b` for each row `b` of `rewards [k, n]`, as `factorized` does."""
-    return factorized(step)(rewards)
+    """Solves `(I - step) x = b` for each row `b` of `rewards [k, n]`, as `Factorized` does."""
+    return Factorized(step)(rewards)
 
 
-def factorized(step: sp.csr_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Returns a function that solves `(I - step) x = b` for each row `b` of its argument `[k, n]`, up to rounding.
+class Factorized:
+    """Solves `(I - step) x = b`, up to rounding. Factors are computed when they are first needed, and kept.
 
     `step` must be non-negative with spectral radius below 1: `gamma P` on the states that are not absorbing.
+
+    Attributes:
+        dense: Factors of the dense matrix; None if there are none.
     """
-    n = step.shape[0]
-    direct: list[Callable[[NDArray[np.float64]], NDArray[np.float64]]] = []  # the factorization, once it is needed
 
-    def solve(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-        if n > _DIRECT_UP_TO and not direct:
-            iterated = _iterate(step, rewards)
-            if iterated is not None:
-                return iterated
-        if not direct:
-            direct.append(_factorize(step))
-        return direct[0](rewards)
+    def __init__(self, step: sp.csr_array) -> None:
+        self._step = step
+        self._sparse: Any = None  # the factors of SuperLU
+        self.dense: DenseFactors | None = None
 
-    return solve
+    def __call__(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Solves for each row `b` of `rewards [k, n]`."""
+        if self._sparse is None and self.dense is None:
+            if self._step.shape[0] > _DIRECT_UP_TO:
+                iterated = _iterate(self._step, rewards)
+                if iterated is not None:
+                    return iterated
+            self._factorize()
+        if self.dense is not None:
+            # One right-hand side at a time: for several, LAPACK starts threads, which takes a thousand times as long.
+            return np.array([scipy.linalg.lapack.dgetrs(*self.dense, b)[0] for b in rewards])
+        return np.array([self._sparse.solve(b) for b in rewards])
 
-
-def _factorize(step: sp.csr_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    n = step.shape[0]
-    if n <= _DENSE_UP_TO or step.nnz > 0.05 * n * n:
-        matrix = np.eye(n) - step.toarray()
-        *factors, singular = scipy.linalg.lapack.dgetrf(matrix)
-        if singular:
-            raise ValueError(TOO_LONG)
-        # One right-hand side at a time: for several, LAPACK starts threads, which takes a thousand times as long.
-        return lambda rewards: np.array([scipy.linalg.lapack.dgetrs(*factors, b)[0] for b in rewards])
-    try:
-        sparse = scipy.sparse.linalg.splu(sp.csc_matrix(sp.eye_array(n) - step))
-    except RuntimeError as error:  # raised by SuperLU for a singular matrix
-        raise ValueError(TOO_LONG) from error
-    return lambda rewards: np.array([sparse.solve(b) for b in rewards])
+    def _factorize(self) -> None:
+        n = self._step.shape[0]
+        if n <= _DENSE_UP_TO or self._step.nnz > 0.05 * n * n:
+            *factors, singular = scipy.linalg.lapack.dgetrf(np.eye(n) - self._step.toarray())
+            if singular:
+                raise ValueError(TOO_LONG)
+            self.dense = tuple(factors)
+            return
+        try:
+            self._sparse = scipy.sparse.linalg.splu(sp.csc_matrix(sp.eye_array(n) - self._step))
+        except RuntimeError as error:  # raised by SuperLU for a singular matrix
+            raise ValueError(TOO_LONG) from error
 
 
 def _iterate(step: sp.csr_array, rewards: NDArray[np.float64]) -> NDArray[np.float64] | None:

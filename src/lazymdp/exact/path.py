@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from lazymdp._arguments import check_eta, check_integer, check_number, check_tol
 from lazymdp._files import write_csv
 from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
-from lazymdp.exact.eta_bounds import eta_max
-from lazymdp.exact.linear import policy_line
+from lazymdp.exact.eta_bounds import largest_lazy_gap
+from lazymdp.exact.linear import PolicySystem, policy_line
 from lazymdp.exact.path_exact import Progress, Trace, always_lazy, exact_trace
 from lazymdp.exact.path_within_tol import certified_error, certified_trace, policy_error
 from lazymdp.exact.solve import NotConverged
@@ -218,8 +218,9 @@ def eta_path(
     if tol is not None:
         allowed = check_tol(tol, ", or None for the exact path")
         return _assemble(lazy, certified_trace(lazy, allowed, progress), allowed)
-    top = eta_max(mdp, lazy.default_policy)  # it refuses models whose breakpoints would be rounding errors
-    trace = exact_trace(lazy, progress) if top > 0.0 else always_lazy(lazy)
+    system = PolicySystem(mdp, lazy.default_policy)
+    top = largest_lazy_gap(mdp, lazy.default_policy, system)  # refuses what would have rounding errors as breakpoints
+    trace = exact_trace(lazy, system.dense_factors, progress) if top > 0.0 else always_lazy(lazy)
     path = _assemble(lazy, trace, 0.0)
     _check_bottom(lazy, path.action_at(0.0), trace.last_value)
     return path

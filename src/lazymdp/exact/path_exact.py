@@ -35,7 +35,7 @@ import scipy.linalg.blas
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import TOO_LONG, policy_line, policy_transitions
+from lazymdp.exact.linear import TOO_LONG, DenseFactors, policy_line, policy_transitions
 from lazymdp.exact.path_sparse import SparseWalk, no_gain
 from lazymdp.lazy import LazyMDP
 
@@ -95,9 +95,15 @@ def always_lazy(lazy: LazyMDP) -> Trace:
     return Trace(start_base_values=[lazy.mdp.start_average(value)], start_control_counts=[0.0])
 
 
-def exact_trace(lazy: LazyMDP, progress: Progress | None = None) -> Trace:
-    """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint."""
-    return follow(SparseWalk(lazy) if is_sparse(lazy) else _Tableau(lazy), progress)
+def exact_trace(lazy: LazyMDP, factors: DenseFactors | None = None, progress: Progress | None = None) -> Trace:
+    """Follows the optimal policy from the always-lazy one down to price 0, breakpoint by breakpoint.
+
+    Args:
+        lazy: The lazy-MDP; its price does not matter.
+        factors: Dense factors of the always-lazy policy's matrix, if there are any.
+        progress: Called with the number of steps so far and the price reached.
+    """
+    return follow(SparseWalk(lazy) if is_sparse(lazy) else _Tableau(lazy, factors), progress)
 
 
 def follow(walk: SparseWalk | _Tableau, progress: Progress | None = None) -> Trace:
@@ -153,7 +159,7 @@ class _Tableau:
         level: Size below which a gain, or a price, is rounding error.
     """
 
-    def __init__(self, lazy: LazyMDP) -> None:
+    def __init__(self, lazy: LazyMDP, factors: DenseFactors | None = None) -> None:
         mdp = lazy.mdp
         self.lazy_action = mdp.n_actions
         self.action = np.full(mdp.n_states, mdp.n_actions)
@@ -172,21 +178,25 @@ class _Tableau:
                 f"the exact path of {n} states and {self.slot_state.size} choices needs "
                 f"{8e-9 * self.slot_state.size * n:.1f} GB of memory. Pass tol= for a path within a proven tolerance."
             )
-        self._start_tableau(lazy, states)
+        self._start_tableau(lazy, states, factors or self._factorize(lazy))
 
-    def _start_tableau(self, lazy: LazyMDP, states: NDArray[np.int64]) -> None:
-        """Fills the tableau of the always-lazy policy, `T = N B^-1`, by one factorization of `B`."""
-        mdp, default = lazy.mdp, lazy.default_policy
-        n, n_slots = self.alive.size, self.slot_state.size
-        step = self._among_alive(policy_transitions(mdp, default)[self.alive]).toarray()
+    def _factorize(self, lazy: LazyMDP) -> DenseFactors:
+        """Factorizes the matrix of the always-lazy policy."""
+        mdp = lazy.mdp
+        step = self._among_alive(policy_transitions(mdp, lazy.default_policy)[self.alive]).toarray()
         step *= -mdp.gamma
-        step[np.diag_indices(n)] += 1.0
+        step[np.diag_indices(self.alive.size)] += 1.0
         with warnings.catch_warnings():
             warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
             try:
-                factors = scipy.linalg.lu_factor(step, overwrite_a=True, check_finite=False)
+                return scipy.linalg.lu_factor(step, overwrite_a=True, check_finite=False)
             except scipy.linalg.LinAlgWarning as error:
                 raise ValueError(TOO_LONG) from error
+
+    def _start_tableau(self, lazy: LazyMDP, states: NDArray[np.int64], factors: DenseFactors) -> None:
+        """Fills the tableau of the always-lazy policy, `T = N B^-1`, from the factors of `B`."""
+        mdp, default = lazy.mdp, lazy.default_policy
+        n, n_slots = self.alive.size, self.slot_state.size
         self._lazy_factors, self._lazy_rewards = factors, np.einsum("sa,sa->s", default, mdp.rewards)[self.alive]
         value = scipy.linalg.lu_solve(factors, self._lazy_rewards)
         self.level = no_gain(mdp, value)
