@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Errors only: pip's remarks about this machine's package sources are not shown.
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# Errors only: pip's remarks about this machine's package sources are not shown. Python compiles what it imports, which
+# is a small part of what is installed.
+PIP := PIP_NO_COMPILE=1 $(BIN)/python -m pip --disable-pip-version-check -qq
 # The test that runs the code of a page of the documentation; some pages need JAX or Stable-Baselines3.
 PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follows_it
 # Where the tests are that need Stable-Baselines3, which are marked `interop`; the test that needs ale-py alone.

@@ -1,14 +1,9 @@
 """Small studies, and settings of JAX for the processes that execute runs."""
 
-import os
 import textwrap
-from pathlib import Path
 
+import jax_settings  # noqa: F401
 import pytest
-
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[2] / ".pytest_cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 
 SMALL = """
 environments = ["FrozenLake-v1"]

@@ -1,0 +1,24 @@
+"""Settings of JAX for tests, which spend most of their time compiling. Import it before JAX.
+
+What JAX compiles is cached beside pytest's own cache, so that the workers of pytest-xdist and later runs share it. XLA
+leaves out most optimizations, because most tests train so little that they make no difference. The settings are
+environment variables, so that processes started by tests see them, too.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+from pathlib import Path
+
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+# With fusion emitters, XLA compiles every loop by itself, through MLIR. A program is not divided for several threads,
+# because the workers of pytest-xdist use all cores. XLA does not start if it does not know a flag, so these are set
+# only for versions that have been tried.
+FLAGS = (
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=1"
+)
+tried = importlib.util.find_spec("jaxlib") and importlib.metadata.version("jaxlib").startswith("0.10.")
+if tried and FLAGS not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()
