@@ -297,8 +297,9 @@ class HostLoop:
         self.env: HostEnv = algorithm.env  # type: ignore[assignment]
         self._update = jax.jit(self._updated, donate_argnums=0, static_argnames="count")
         self._end_iteration = jax.jit(self._iteration_ended, donate_argnums=0)
-        started = new_run(algorithm, jax.random.key(seed), None, parameters)
-        self.run: Run = jax.tree.map(jnp.copy, started)  # gives each array its own memory, as donation requires
+        # As one program: operation by operation, JAX would compile some seventy.
+        start = jax.jit(functools.partial(new_run, algorithm))
+        self.run: Run = start(jax.random.key(seed), parameters=parameters)
         self._turn: Any = None
         self._episodes: list[NDArray[Any]] = []
         self.iteration = 0

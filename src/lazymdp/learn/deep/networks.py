@@ -82,7 +82,7 @@ def q_network(
         scaled = observations if magnitude is None else observations / magnitude
         return reward_scale * eqx.combine(parameters, static)(scaled, eta / reward_scale)
 
-    return Network(init, apply)
+    return Network(jax.jit(init), apply)
 
 
 def _kind(shape: tuple[int, ...], kind: str | None) -> str:
@@ -328,7 +328,7 @@ def resize_head(parameters: Parameters, from_outputs: int, to_outputs: int, eta:
 
 def is_finite(parameters: Parameters) -> bool:
     """Returns whether all numbers in a tree of arrays are finite."""
-    return all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(parameters))
+    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in jax.tree.leaves(parameters))
 
 
 def rounded(parameters: Parameters) -> Parameters:
