@@ -11,6 +11,7 @@ import pytest
 from recordings import EXTRAS, about, describe, key_door, synthetic
 
 import lazymdp as lz
+from lazymdp.explain.moments import moments_of
 from lazymdp.explain.recording import RecordingWriter
 
 MODULE = import_module("lazymdp.explain.report")  # `lz.explain.report` is the function
@@ -161,6 +162,19 @@ def test_replays_have_a_column_of_notes_only_if_there_are_notes(tmp_path):
     noted = {"episode": 1, "step": 2, "return_agent": None, "return_default": None, "note": "Not repeated."}
     page = written(describe(tmp_path / "cart", counterfactuals=[row, noted]), tmp_path)
     assert "Episode 1, step 2 Not repeated." in text_of(page) and ">Note<" in page
+
+
+def test_a_moment_tells_what_followed_without_control(tmp_path):
+    synthetic(tmp_path / "cart")
+    first, second, *_ = moments_of(lz.explain.load(tmp_path / "cart"), 8)
+    row = {"return_agent": 1.0, "return_default": 0.4, "high": 0.7, "note": None}
+    clear = row | {"episode": 0, "step": first[0].step, "low": 0.5}
+    unclear = row | {"episode": 0, "step": second[0].step, "low": 0.0}
+    page = written(describe(tmp_path / "cart", counterfactuals=[clear, unclear]), tmp_path)
+    cards = [text_of(card) for card in re.findall(r'class="moment".*?</button>', page)]
+    told = "Return after one step of it: 0.4 , after the agent&rsquo;s choice: 1"
+    assert cards[0].strip().endswith(told) and cards[1].strip().endswith(f"{told} (no clear difference)")
+    assert len(cards) > 2 and not any("after one step" in card for card in cards[2:])
 
 
 def test_a_poor_critic_is_called_poor(tmp_path):

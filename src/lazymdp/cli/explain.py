@@ -36,11 +36,12 @@ def explain(
     out: Annotated[Path, _arg(aliases=["-o"], metavar="FILE")] = Path("report.html"),
     eta: Price = None,
     episodes: int = 3,
-    moments: int = 6,
+    moments: int = 8,
     seed: int = 0,
     max_steps: Number = None,
     default_policy: Policy = None,
     gamma: Discount = None,
+    critic: Fit = None,
     against: Annotated[Path | None, _arg(metavar="RECORDING", help_behavior_hint="")] = None,
     recording: Annotated[Path | None, _arg(metavar="FOLDER", help_behavior_hint="")] = None,
     trust: Flag = False,
@@ -59,6 +60,7 @@ def explain(
         max_steps: Number of steps after which an episode is truncated.
         default_policy: Default policy of an agent that has none of its own; by default uniform.
         gamma: Discount factor of a model or a critic; by default 0.99.
+        critic: `fit` estimates the values of an agent that has none, by evaluating its policy; the default here.
         against: A recording of another agent, to show side by side.
         recording: Keep the recording in this folder.
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
@@ -66,7 +68,8 @@ def explain(
     with _showing() as show:
         lz.explain.explain(
             agent, env, path=out, folder=recording, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
-            default_policy=default_policy, gamma=gamma, moments=moments, against=against, trust=trust, progress=show,
+            default_policy=default_policy, gamma=gamma, critic=critic, moments=moments, against=against, trust=trust,
+            progress=show,
         )  # fmt: skip
     show_line(f"Report: {out.resolve()}")
     return 0
