@@ -225,6 +225,13 @@ def test_two_recordings_share_a_page(recording, tmp_path):
     assert len(ids) == len(set(ids))
 
 
+def test_two_agents_of_the_same_name_are_told_apart_by_their_prices(tmp_path):
+    cheap, dear = (synthetic(tmp_path / f"{eta}", eta=eta) for eta in (0.1, None))
+    page = written(cheap, tmp_path, against=dear)
+    assert "<title>cart at price 0.1 and cart at no price</title>" in page
+    assert "Both play CartPole-v1. cart at price 0.1 acts in " in text_of(page)
+
+
 def test_names_are_escaped(tmp_path):
     evil = '"><script>x</script>\u2192@@DATA@@'
     names = [evil, "right"]

@@ -138,4 +138,5 @@ def test_the_fidelity_of_the_ranking_is_told():
         "no more return than handing over random steps: the difference is -3 (95% interval -4 to 1). Do not rely on "
         "the ranking."
     )
+    assert said(0.0, 0.0, 0.0).endswith("so this says nothing about the ranking.")
     assert ranking_words({}) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,8 +62,8 @@ def explain(
         default_policy: Default policy of an agent that has none of its own; by default uniform.
         gamma: Discount factor of a model or a critic; by default 0.99.
         critic: `fit` estimates the values of an agent that has none, by evaluating its policy; the default here.
-        against: A recording of another agent, to show side by side.
-        recording: Keep the recording in this folder.
+        against: A recording of another agent, to show side by side; one of `explain --recording` is complete.
+        recording: Keep the recording in this folder, with everything that the page shows.
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
     """
     with _showing() as show:
@@ -255,6 +256,7 @@ def _show(made: lz.explain.Recording, json: bool) -> None:
 @contextmanager
 def _showing() -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that shows what is being done; warnings are plain lines, without the place in the code."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # images need no screen, and SDL complains where there is none
     with terminated_like_interrupted(), progress_bars() as bars, warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"Warning: {message}")
         task = bars.add_task("preparing", total=None)

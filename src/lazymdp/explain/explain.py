@@ -16,6 +16,7 @@ import gymnasium as gym
 
 from lazymdp._arguments import check_count
 from lazymdp._files import replacing
+from lazymdp.explain.extra import extra
 from lazymdp.explain.frontier import frontier
 from lazymdp.explain.moments import moments_of
 from lazymdp.explain.players import OtherPlayer
@@ -51,7 +52,7 @@ def explain(
             fitted to its play.
         env: The environment; by default that of the agent.
         path: Path of the page, which is overwritten.
-        folder: Folder that keeps the recording; by default it is deleted.
+        folder: Folder that keeps the recording with what was measured; by default it is deleted.
         episodes: Number of episodes to record.
         eta: Price of taking control; required for a dial and for a model.
         seed: Random seed.
@@ -60,11 +61,12 @@ def explain(
         gamma: Discount of a model and of the critic, by default 0.99.
         critic: `fit`, or None: agents without values get a critic in both cases, and others must not have one.
         moments: Number of moments that are replayed with the default policy.
-        against: Another recording, or its folder, to show side by side.
+        against: Another recording, or its folder, to show side by side; one that `explain` kept has replays, too.
         trust: Allow code to run that the agent names.
         progress: Called with what is being done, the amount of work done and the total amount.
     """
     check_count(moments, "moments", "the number of moments")
+    extra("imageio_ffmpeg")  # for the video, which is made last
     other = against if against is None or isinstance(against, Recording) else load(against)
     tell = progress or (lambda *_: None)
     with ExitStack() as cleanup:

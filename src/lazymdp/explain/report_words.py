@@ -184,6 +184,11 @@ def ranking_words(about: Mapping[str, Any]) -> str:
     for row in about.get("fidelity") or ():
         if row["measure"] == "lazy_gap":
             more = f"{number(row['replace_area'])} (95% interval {number(row['low'])} to {number(row['high'])})"
+            if row["low"] == row["high"] == 0:
+                return (
+                    "Ranked by lazy-gap. It makes no difference to the return whether the steps with the largest "
+                    "lazy-gaps or random ones are handed to the default policy, so this says nothing about the ranking."
+                )
             doubt = "" if row["low"] > 0 else ": the ranking may be no better than chance"
             return (
                 "Ranked by lazy-gap. Handing the steps with the largest lazy-gaps to the default policy costs more "
