@@ -11,8 +11,9 @@ import pytest
 from recordings import EXTRAS, about, describe, key_door, synthetic
 
 import lazymdp as lz
-from lazymdp.explain.moments import moments_of
+from lazymdp.explain.moments import Moment, moments_of
 from lazymdp.explain.recording import RecordingWriter
+from lazymdp.explain.report_sections import _elsewhere
 
 MODULE = import_module("lazymdp.explain.report")  # `lz.explain.report` is the function
 
@@ -162,6 +163,13 @@ def test_replays_have_a_column_of_notes_only_if_there_are_notes(tmp_path):
     noted = {"episode": 1, "step": 2, "return_agent": None, "return_default": None, "note": "Not repeated."}
     page = written(describe(tmp_path / "cart", counterfactuals=[row, noted]), tmp_path)
     assert "Episode 1, step 2 Not repeated." in text_of(page) and ">Note<" in page
+
+
+def test_a_moment_tells_where_else_it_was_met():
+    met = [Moment(0, 3, 1.0, 0.1), Moment(0, 9, 0.9, 0.1), Moment(2, 1234, 0.8, 0.1), Moment(2, 5, 0.7, 0.1)]
+    assert _elsewhere(met[0], met[1:2]) == "at step 9"
+    assert _elsewhere(met[0], met[1:3]) == "at step 9 and at step 1,234 of episode 2"
+    assert _elsewhere(met[0], met[1:]) == "at 3 other moments"
 
 
 def test_a_moment_tells_what_followed_without_control(tmp_path):

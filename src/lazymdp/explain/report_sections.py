@@ -75,9 +75,7 @@ def _moment(
         picture = f'<img src="{source}" alt="">'
     place = f"step {moment.step:,}" if recording.episodes == 1 else f"episode {moment.episode}, step {moment.step:,}"
     if len(moments) > 1:
-        also = [f"{other.step:,}" if other.episode == moment.episode else f"{other.step:,} of episode {other.episode}"
-                for other in moments[1:]]  # fmt: skip
-        place += f"; the same frame and choice at step {' and at step '.join(also)}"
+        place += f"; the same frame and choice {_elsewhere(moment, moments[1:])}"
     default_policy = default_words(columns["default_probability"][moment.step], names)
     share = (
         f'<span class="muted small">{percent(moment.share)} of the gain of the episode</span>'
@@ -93,6 +91,17 @@ def _moment(
         f'<span class="muted small">Default policy: {escaped(default_policy)}</span>'
         f"{_followed(recording.about, moment)}</button></li>"
     )
+
+
+def _elsewhere(moment: Moment, others: Sequence[Moment]) -> str:
+    """Returns where else a moment was met: the steps, or their number if there are more than two."""
+    if len(others) > 2:
+        return f"at {len(others)} other moments"
+    steps = [
+        f"{each.step:,}" if each.episode == moment.episode else f"{each.step:,} of episode {each.episode}"
+        for each in others
+    ]
+    return f"at step {' and at step '.join(steps)}"
 
 
 def _followed(about: Mapping[str, Any], moment: Moment) -> str:
