@@ -12,6 +12,7 @@ pytest.importorskip("imageio_ffmpeg")
 
 import lazymdp as lz
 from lazymdp.explain import frontier as frontiers
+from lazymdp.explain.critic import fit_critic
 from lazymdp.explain.frontier import frontier
 from lazymdp.explain.ranking_trust import player_trust
 from lazymdp.explain.record import make_player
@@ -49,9 +50,12 @@ def test_an_agent_without_values_gets_a_critic(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lz.explain.explain(
-            upright, gym.make("CartPole-v1"), path=tmp_path / "page.html", episodes=1, moments=1, max_steps=60
-        )
+            upright, gym.make("CartPole-v1"), path=tmp_path / "page.html", episodes=1, moments=1, max_steps=60,
+            critic="fit",
+        )  # fmt: skip
     page = (tmp_path / "page.html").read_text()
+    assert "In replays of one moment" in page and "Ranked by lazy-gap" in page
+    assert "The default policy alone earns a return of" in page and "lazy-gap of its critic exceeds the price" in page
     assert "The critic" in page and [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
@@ -64,7 +68,44 @@ def test_the_return_of_an_exact_agent_falls_with_the_price(lake):
     assert all(point["low"] <= point["return"] <= point["high"] for point in points)
 
 
-def test_an_agent_that_cannot_act_at_other_prices_has_no_frontier():
+@pytest.fixture(scope="module")
+def lake_policy():
+    """The optimal policy of FrozenLake as a function, which knows nothing of values."""
+    mdp = lz.MDP.from_gymnasium(gym.make("FrozenLake-v1", is_slippery=False), 0.97)
+    best = lz.policies.optimal(mdp).argmax(axis=1)
+    return lambda state: best[state]
+
+
+def test_an_agent_with_a_critic_acts_where_the_gap_exceeds_the_price(lake_policy):
+    player = make_player(lake_policy, gym.make("FrozenLake-v1", is_slippery=False), None, None)
+    player.critic = fit_critic(player, steps=2_000, updates=400)
+    points = frontier(player)
+    assert points[0]["eta"] == 0.0 and points[0]["control_rate"] == 1.0 and points[0]["return"] == 1.0
+    assert points[-1]["eta"] is None and points[-1]["control_rate"] == 0.0 and points[-1]["return"] < 0.5
+    between = [(point["eta"], point["control_rate"]) for point in points[1:-1]]
+    assert between and [eta for eta, _ in between] == sorted(eta for eta, _ in between)
+    assert all(0.0 < rate < 1.0 for _, rate in between) and between[0][1] > between[-1][1]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_agent_without_values_chooses_for_a_batch_of_states(lake_policy, nested):
+    """Gymnasium iterates over batches of `Discrete` observations only with the space of the batch."""
+    env = gym.make("FrozenLake-v1", is_slippery=False)
+    if nested:
+        space = gym.spaces.Dict({"place": env.observation_space})
+        env = gym.wrappers.TransformObservation(env, lambda state: {"place": state}, space)
+    agent = (lambda seen: lake_policy(seen["place"])) if nested else lake_policy
+    player = make_player(agent, env, None, None)
+    player.critic = fit_critic(player, steps=100, updates=5)
+    states = np.arange(16)
+    batch = {"place": states} if nested else states
+    expected = [lake_policy(state) for state in states]
+    assert player.predict(batch)[0].tolist() == expected
+    q, gap = player.values(batch)
+    np.testing.assert_allclose(gap, q[states, expected] - q.mean(axis=1))
+
+
+def test_an_agent_without_values_has_no_frontier():
     assert frontier(make_player(lambda observation: 0, gym.make("CartPole-v1"), None, None)) == []
 
 
@@ -85,7 +126,17 @@ def test_bad_arguments_are_refused_before_anything_is_written(lake, tmp_path):
             lz.explain.explain(lake, "FrozenLake-v1", path=tmp_path / "x.html", eta=0.1, **bad)
     with pytest.raises(FileNotFoundError, match="there is no recording in"):
         lz.explain.explain(lake, "FrozenLake-v1", path=tmp_path / "x.html", eta=0.1, against=tmp_path / "none")
+    with pytest.raises(ValueError, match="critic is 'fit', but the agent has values of its own"):
+        lz.explain.explain(lake, "FrozenLake-v1", path=tmp_path / "x.html", eta=0.1, critic="fit")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_agent_plays(tmp_path):
+    played = []
+    for path, error in ((tmp_path / "none" / "x.html", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(error, match="cannot write"):
+            lz.explain.explain(lambda seen: played.append(seen) or 0, gym.make("CartPole-v1"), path=path)
+    assert played == []
 
 
 def test_a_batch_is_judged_like_single_steps(lake):

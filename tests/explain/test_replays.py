@@ -6,9 +6,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from lazymdp.explain import rank
 from lazymdp.explain.record import make_player, record_player
-from lazymdp.explain.replays import NOT_REPEATED, _draw_others, moments_in_control, what_followed
+from lazymdp.explain.replays import NOT_REPEATED, _draw_others, what_followed
 from lazymdp.measure.statistics import mean_interval
 from lazymdp.wrappers.lazy_action import LazyAction
 
@@ -148,15 +147,6 @@ def test_an_episode_that_cannot_be_repeated_is_noted(recorded):
     player, recording = recorded(Walk(forgetful=True))
     [row] = what_followed(player, recording, [(0, 3)])
     assert row["note"] == NOT_REPEATED and row["return_agent"] is None and row["return_default"] is None
-
-
-def test_moments_are_those_in_control(recorded):
-    _, recording = recorded(Walk())
-    ranking = rank(recording, "random", seed=3)
-    found = moments_in_control(recording, ranking, 3)  # this agent is never lazy
-    assert ranking.top(3) == [(0, 2), (1, 3), (0, 3)] and found == [(0, 2), (1, 3), (1, 1)]  # (0, 3) is beside (0, 2)
-    every = moments_in_control(recording, ranking, 99)
-    assert all(abs(step - other) > 1 for e, step in every for f, other in every if e == f and step != other)
 
 
 def test_bad_arguments_are_refused(recorded):

@@ -11,7 +11,9 @@ import pytest
 from recordings import EXTRAS, about, describe, key_door, synthetic
 
 import lazymdp as lz
+from lazymdp.explain.moments import Moment, moments_of
 from lazymdp.explain.recording import RecordingWriter
+from lazymdp.explain.report_sections import _elsewhere
 
 MODULE = import_module("lazymdp.explain.report")  # `lz.explain.report` is the function
 
@@ -163,6 +165,26 @@ def test_replays_have_a_column_of_notes_only_if_there_are_notes(tmp_path):
     assert "Episode 1, step 2 Not repeated." in text_of(page) and ">Note<" in page
 
 
+def test_a_moment_tells_where_else_it_was_met():
+    met = [Moment(0, 3, 1.0, 0.1), Moment(0, 9, 0.9, 0.1), Moment(2, 1234, 0.8, 0.1), Moment(2, 5, 0.7, 0.1)]
+    assert _elsewhere(met[0], met[1:2]) == "at step 9"
+    assert _elsewhere(met[0], met[1:3]) == "at step 9 and at step 1,234 of episode 2"
+    assert _elsewhere(met[0], met[1:]) == "at 3 other moments"
+
+
+def test_a_moment_tells_what_followed_without_control(tmp_path):
+    synthetic(tmp_path / "cart")
+    first, second, *_ = moments_of(lz.explain.load(tmp_path / "cart"), 8)
+    row = {"return_agent": 1.0, "return_default": 0.4, "high": 0.7, "note": None}
+    clear = row | {"episode": 0, "step": first[0].step, "low": 0.5}
+    unclear = row | {"episode": 0, "step": second[0].step, "low": 0.0}
+    page = written(describe(tmp_path / "cart", counterfactuals=[clear, unclear]), tmp_path)
+    cards = [text_of(card) for card in re.findall(r'class="moment".*?</button>', page)]
+    told = "Return after one step of it: 0.4 , after the agent&rsquo;s choice: 1"
+    assert cards[0].strip().endswith(told) and cards[1].strip().endswith(f"{told} (no clear difference)")
+    assert len(cards) > 2 and not any("after one step" in card for card in cards[2:])
+
+
 def test_a_poor_critic_is_called_poor(tmp_path):
     synthetic(tmp_path / "cart")
     for correlation in (0.2, None):
@@ -209,6 +231,13 @@ def test_two_recordings_share_a_page(recording, tmp_path):
     assert "; cart never acts and earns a return of 60." in text_of(page)
     ids = re.findall(r' id="(.*?)"', page)
     assert len(ids) == len(set(ids))
+
+
+def test_two_agents_of_the_same_name_are_told_apart_by_their_prices(tmp_path):
+    cheap, dear = (synthetic(tmp_path / f"{eta}", eta=eta) for eta in (0.1, None))
+    page = written(cheap, tmp_path, against=dear)
+    assert "<title>cart at price 0.1 and cart at no price</title>" in page
+    assert "Both play CartPole-v1. cart at price 0.1 acts in " in text_of(page)
 
 
 def test_names_are_escaped(tmp_path):

@@ -94,7 +94,7 @@ def test_the_keys_move_the_video_and_the_playhead(show, file, recording):
     assert lines[0] < lines[1] < lines[3] < lines[2] < lines[4] == lines[5]
 
 
-def test_space_plays_and_pauses(show, file):
+def test_space_plays_and_pauses(show, file, recording):
     page = show(file)
     page.keyboard.press("Home")
     page.select_option(".speed", "4")
@@ -105,6 +105,9 @@ def test_space_plays_and_pauses(show, file):
     page.keyboard.press("Space")
     assert page.get_attribute(".play", "aria-label") == "Play"
     stopped = step(page)
+    middle = (stopped + 0.5) / recording.about["frames_per_second"]
+    assert video_step(page, recording.about["frames_per_second"]) == stopped
+    assert page.evaluate("document.querySelector('video').currentTime") == pytest.approx(middle)
     page.wait_for_timeout(400)
     assert step(page) == stopped
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lazymdp.explain.report_words import counted, facts_of, summary
+from lazymdp.explain.report_words import counted, facts_of, ranking_words, summary
 
 ABOUT = {"agent": "A", "env": "E", "eta": 0.1, "default_policy": "noop", "action_names": ["left", "right"]}
 
@@ -101,3 +101,42 @@ def test_counts_are_words_up_to_ten():
     assert [counted(count, "step") for count in (0, 1, 3, 11, 1200)] == [
         "no steps", "one step", "three steps", "11 steps", "1,200 steps",
     ]  # fmt: skip
+
+
+def replay(lead, low, high=2.0):
+    return {"episode": 0, "step": 0, "return_agent": 3.0, "return_default": 3.0 - lead, "low": low, "high": high}
+
+
+def test_replays_are_told():
+    def said(*rows):
+        return sentences([0.0, 1.0], counterfactuals=list(rows))[1].rpartition("In replays of ")[2]
+
+    failed = replay(0.0, 0.0) | {"return_agent": None, "return_default": None}
+    leaving = "leaving only that step to the default policy"
+    assert said(replay(1.0, 0.5)) == f"one moment, {leaving} costs a return of 1 there."
+    assert (
+        said(replay(1.0, 0.5), replay(2.0, 1.0))
+        == f"two moments, {leaving} costs a return of 1.5 on average at all of them."
+    )
+    some = said(replay(1.0, 0.5), replay(2.0, 1.0), replay(9.0, -0.1), failed)
+    assert some == f"three moments, {leaving} costs a return of 1.5 on average at two of them."
+    assert said(replay(0.0, 0.0), replay(1.0, -1.0)) == f"two moments, {leaving} makes no clear difference."
+    assert "replays" not in said(failed) and "replays" not in said()
+
+
+def test_the_fidelity_of_the_ranking_is_told():
+    def said(area, low, high):
+        rows = [{"measure": "random", "replace_area": 9.0, "low": 8.0, "high": 10.0}]
+        return ranking_words(
+            {"fidelity": [*rows, {"measure": "lazy_gap", "replace_area": area, "low": low, "high": high}]}
+        )
+
+    costs = "Ranked by lazy-gap. Handing the steps with the largest lazy-gaps to the default policy costs "
+    assert said(3.0, 1.0, 5.0) == costs + ("more return than handing over random steps, by 3 (95% interval 1 to 5).")
+    assert said(3.0, -1.0, 5.0).endswith("by 3 (95% interval -1 to 5): the ranking may be no better than chance.")
+    assert said(-3.0, -4.0, 1.0) == costs + (
+        "no more return than handing over random steps: the difference is -3 (95% interval -4 to 1). Do not rely on "
+        "the ranking."
+    )
+    assert said(0.0, 0.0, 0.0).endswith("so this says nothing about the ranking.")
+    assert ranking_words({}) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,11 +37,12 @@ def explain(
     out: Annotated[Path, _arg(aliases=["-o"], metavar="FILE")] = Path("report.html"),
     eta: Price = None,
     episodes: int = 3,
-    moments: int = 6,
+    moments: int = 8,
     seed: int = 0,
     max_steps: Number = None,
     default_policy: Policy = None,
     gamma: Discount = None,
+    critic: Fit = None,
     against: Annotated[Path | None, _arg(metavar="RECORDING", help_behavior_hint="")] = None,
     recording: Annotated[Path | None, _arg(metavar="FOLDER", help_behavior_hint="")] = None,
     trust: Flag = False,
@@ -59,14 +61,16 @@ def explain(
         max_steps: Number of steps after which an episode is truncated.
         default_policy: Default policy of an agent that has none of its own; by default uniform.
         gamma: Discount factor of a model or a critic; by default 0.99.
-        against: A recording of another agent, to show side by side.
-        recording: Keep the recording in this folder.
+        critic: `fit` estimates the values of an agent that has none, by evaluating its policy; the default here.
+        against: A recording of another agent, to show side by side; one of `explain --recording` is complete.
+        recording: Keep the recording in this folder, with everything that the page shows.
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
     """
     with _showing() as show:
         lz.explain.explain(
             agent, env, path=out, folder=recording, episodes=episodes, eta=eta, seed=seed, max_steps=max_steps,
-            default_policy=default_policy, gamma=gamma, moments=moments, against=against, trust=trust, progress=show,
+            default_policy=default_policy, gamma=gamma, critic=critic, moments=moments, against=against, trust=trust,
+            progress=show,
         )  # fmt: skip
     show_line(f"Report: {out.resolve()}")
     return 0
@@ -252,6 +256,7 @@ def _show(made: lz.explain.Recording, json: bool) -> None:
 @contextmanager
 def _showing() -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that shows what is being done; warnings are plain lines, without the place in the code."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # images need no screen, and SDL complains where there is none
     with terminated_like_interrupted(), progress_bars() as bars, warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"Warning: {message}")
         task = bars.add_task("preparing", total=None)

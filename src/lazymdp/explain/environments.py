@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
 from lazymdp.envs.grid import GridWorld
@@ -115,6 +115,19 @@ def batched(space: gym.Space[Any], observations: Sequence[Any]) -> Any:
     """Returns observations as one batch, in the layout of Gymnasium's vector environments."""
     empty: Any = create_empty_array(space, len(observations))
     return concatenate(space, observations, empty)
+
+
+def unbatched(space: gym.Space[Any], observations: Any) -> Iterator[Any]:
+    """Returns the observations of a batch one by one.
+
+    Args:
+        space: The space of one observation.
+        observations: The batch, in the layout of Gymnasium's vector environments.
+    """
+    leaf = observations
+    while isinstance(leaf, dict | tuple):
+        leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
+    return iterate(batch_space(space, len(leaf)), observations)
 
 
 def flat_size(space: gym.Space[Any], has_frames: bool) -> int | None:

@@ -15,13 +15,15 @@ from typing import Any
 import gymnasium as gym
 
 from lazymdp._arguments import check_count
+from lazymdp._files import replacing
+from lazymdp.explain.extra import extra
 from lazymdp.explain.frontier import frontier
+from lazymdp.explain.moments import moments_of
 from lazymdp.explain.players import OtherPlayer
-from lazymdp.explain.rank import rank
 from lazymdp.explain.ranking_trust import player_trust
 from lazymdp.explain.record import make_player, record_player
 from lazymdp.explain.recording import Recording, check_free, load
-from lazymdp.explain.replays import moments_in_control, what_followed
+from lazymdp.explain.replays import what_followed
 from lazymdp.explain.report import report
 
 
@@ -37,7 +39,8 @@ def explain(
     max_steps: int | None = None,
     default_policy: Any = None,
     gamma: float | None = None,
-    moments: int = 6,
+    critic: str | None = None,
+    moments: int = 8,
     against: str | os.PathLike[str] | Recording | None = None,
     trust: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
@@ -49,31 +52,36 @@ def explain(
             fitted to its play.
         env: The environment; by default that of the agent.
         path: Path of the page, which is overwritten.
-        folder: Folder that keeps the recording; by default it is deleted.
+        folder: Folder that keeps the recording with what was measured; by default it is deleted.
         episodes: Number of episodes to record.
         eta: Price of taking control; required for a dial and for a model.
         seed: Random seed.
         max_steps: Number of steps after which an episode is truncated.
         default_policy: Default policy of an agent that has none, by default uniform.
         gamma: Discount of a model and of the critic, by default 0.99.
+        critic: `fit`, or None: agents without values get a critic in both cases, and others must not have one.
         moments: Number of moments that are replayed with the default policy.
-        against: Another recording, or its folder, to show side by side.
+        against: Another recording, or its folder, to show side by side; one that `explain` kept has replays, too.
         trust: Allow code to run that the agent names.
         progress: Called with what is being done, the amount of work done and the total amount.
     """
     check_count(moments, "moments", "the number of moments")
+    extra("imageio_ffmpeg")  # for the video, which is made last
     other = against if against is None or isinstance(against, Recording) else load(against)
     tell = progress or (lambda *_: None)
     with ExitStack() as cleanup:
+        page = cleanup.enter_context(replacing(path))  # raises an error now, not after everything else
         where = Path(cleanup.enter_context(tempfile.TemporaryDirectory())) / "recording" if folder is None else folder
         check_free(Path(where))
         player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
         made = record_player(
             player, where, episodes=episodes, seed=seed, max_steps=max_steps, gamma=gamma,
-            critic="fit" if isinstance(player, OtherPlayer) else None,
+            critic="fit" if isinstance(player, OtherPlayer) and critic is None else critic,
             progress=tell,
         )  # fmt: skip
-        chosen = moments_in_control(made, rank(made), moments)
+        control = [made.steps(episode)["control"] for episode in range(made.episodes)]
+        shown = [(same[0].episode, same[0].step) for same in moments_of(made, moments)]
+        chosen = [(episode, step) for episode, step in shown if control[episode][step]]
         discount = player.gamma or (0.99 if gamma is None else gamma)
         followed = what_followed(
             player, made, chosen, gamma=discount, seed=seed, progress=lambda *did: tell("replaying moments", *did)
@@ -84,5 +92,5 @@ def explain(
             found = player_trust(player, seed=seed, progress=lambda *did: tell("measuring the ranking", *did))
             made.annotate(fidelity=found)
         tell("writing the page", 0, 1)
-        report(made, path, against=other)
+        report(made, page, against=other)
         tell("writing the page", 1, 1)

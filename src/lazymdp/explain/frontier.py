@@ -9,16 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp.defaults.protocol import noop_of
-from lazymdp.explain.environments import env_name
-from lazymdp.explain.players import ExactPlayer, Player, TrainedPlayer
+from lazymdp.explain.environments import env_name, first_action
+from lazymdp.explain.players import ExactPlayer, OtherPlayer, Player, TrainedPlayer
 from lazymdp.measure.statistics import mean_interval
 
 EPISODES = 50
 """Episodes per price."""
+FEWER_EPISODES = 20
+"""Episodes per price of an agent with a critic, which chooses step by step."""
 MOST_PRICES = 8
 """Largest number of prices of an exact agent."""
 LONGEST = 1_000
 """Steps after which an episode of an exact agent is stopped."""
+
+_QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
+"""Of the lazy-gaps of an agent with a critic: the prices at which it plays, if they are positive."""
 
 Progress = Callable[[int, int], None]
 
@@ -27,19 +32,22 @@ def frontier(player: Player, *, seed: int = 0, progress: Progress | None = None)
     """Plays whole episodes at several prices, and with the default policy alone.
 
     Args:
-        player: The agent in its environment. Only an exact agent and a trained one can act at other prices; a trained
-            agent for one price has this one. Atari games are left out, because they take minutes on a CPU.
+        player: The agent in its environment. An exact agent is solved again at every price; a trained agent for one
+            price has this one. An agent with a critic is never lazy at price 0; above, it acts where the critic's
+            lazy-gap exceeds the price. Atari games are left out, because they take minutes on a CPU.
         seed: Random seed; every price has the same one.
         progress: Called with the amount of work done and the total amount.
 
     Returns:
         Points: `eta` (None for the default policy alone), `return` (mean, price excluded), `low` and `high` (95%
-        interval over episodes), `control_rate`. An empty list if the agent cannot act at other prices.
+        interval over episodes), `control_rate`. An empty list if the agent has no values.
     """
     if isinstance(player, TrainedPlayer) and not env_name(player.env).startswith("ALE/"):
         return _trained(player, seed, progress)
     if isinstance(player, ExactPlayer):
         return _exact(player, seed, progress)
+    if isinstance(player, OtherPlayer) and player.critic is not None:
+        return _with_critic(player, seed, progress)
     return []
 
 
@@ -63,17 +71,50 @@ def _exact(player: ExactPlayer, seed: int, progress: Progress | None) -> list[di
     points = []
     for place, eta in enumerate(prices):
         choose = (lambda *_: player.env.lazy_action) if eta is None else player.at(eta).choose
-        returns, controls, steps = _play(player, choose, seed)
+        returns, controls, steps = _play(player, choose, seed, EPISODES)
         points.append(_point(eta, returns, controls / steps))
         if progress is not None:
             progress(place + 1, len(prices))
     return points
 
 
-def _play(player: Player, choose: Callable[[Any, int], int], seed: int) -> tuple[NDArray[np.float64], float, float]:
+def _with_critic(player: OtherPlayer, seed: int, progress: Progress | None) -> list[dict[str, float | None]]:
+    """Plays an agent that is lazy where the critic's lazy-gap is at most the price."""
+    gaps: list[float] = []
+
+    def threshold(eta: float | None) -> Callable[[Any, int], int]:
+        def choose(observation: Any, last: int) -> int:
+            if eta is None:
+                return player.env.lazy_action
+            action = player.choose(observation, last)
+            choice = np.array([action - first_action(player.env)])
+            gap = float(player.judge([observation], np.array([last]), choice).lazy_gap[0])
+            if eta == 0.0:
+                gaps.append(gap)
+            return action if gap > eta or eta == 0.0 else player.env.lazy_action
+
+        return choose
+
+    points: list[dict[str, float | None]] = []
+    prices: list[float | None] = [0.0]
+    while prices:
+        eta = prices.pop(0)
+        returns, controls, steps = _play(player, threshold(eta), seed, FEWER_EPISODES)
+        points.append(_point(eta, returns, controls / steps))
+        if eta == 0.0:
+            found = np.unique(np.quantile(gaps, _QUANTILES))
+            prices = [*found[found > 0.0].tolist(), None]
+        if progress is not None:
+            progress(len(points), len(points) + len(prices))
+    return points
+
+
+def _play(
+    player: Player, choose: Callable[[Any, int], int], seed: int, episodes: int
+) -> tuple[NDArray[np.float64], float, float]:
     """Plays episodes; returns their returns, and the total numbers of steps in control and of steps."""
-    env, returns, controls, steps = player.env, np.zeros(EPISODES), 0.0, 0.0
-    for episode in range(EPISODES):
+    env, returns, controls, steps = player.env, np.zeros(episodes), 0.0, 0.0
+    for episode in range(episodes):
         observation, _ = env.reset(seed=seed + episode)
         last, over, length = noop_of(env.env), False, 0
         while not over and length < LONGEST:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
 from lazymdp.defaults.protocol import noop_of
@@ -24,7 +23,7 @@ from lazymdp.defaults.sb3 import is_stable_baselines
 from lazymdp.exact.path import EtaPath, eta_path
 from lazymdp.exact.policies import named
 from lazymdp.exact.solve import solve
-from lazymdp.explain.environments import batched, first_action, open_env
+from lazymdp.explain.environments import batched, first_action, open_env, unbatched
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 from lazymdp.wrappers.lazy_action import LazyAction
@@ -305,12 +304,12 @@ class OtherPlayer:
 
     def predict(self, observations: Any, state: Any = None, deterministic: bool = True) -> tuple[NDArray[Any], Any]:
         """Chooses for each observation of a batch."""
-        each = iterate(self.env.observation_space, observations)
+        each = unbatched(self.env.observation_space, observations)
         return np.array([self.choose(one, 0) for one in each]), None
 
     def values(self, observations: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Returns the values of the critic, and the lazy-gaps of the agent's own choices."""
-        seen, first = list(iterate(self.env.observation_space, observations)), first_action(self.env)
+        seen, first = list(unbatched(self.env.observation_space, observations)), first_action(self.env)
         choices = self.predict(observations)[0] - first
         judged = self.judge(seen, np.full(len(seen), noop_of(self.env.env)), choices)
         return judged.q, judged.lazy_gap

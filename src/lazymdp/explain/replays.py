@@ -21,9 +21,7 @@ from numpy.typing import NDArray
 from lazymdp._arguments import check_count, check_gamma, check_seed
 from lazymdp.explain.environments import first_action
 from lazymdp.explain.players import Player
-from lazymdp.explain.rank import Ranking
 from lazymdp.explain.recording import LONGEST, Recording
-from lazymdp.explain.report_words import steps_around
 from lazymdp.measure.statistics import mean_interval
 from lazymdp.wrappers.lazy_action import LazyAction
 
@@ -34,21 +32,6 @@ FEWEST = 4
 LEAST_WEIGHT = 1e-3
 """Weight below which the discounted rewards of a replay are left out: after 688 steps with a discount of 0.99."""
 NOT_REPEATED = "The episode could not be repeated: its rewards differ from the recorded ones."
-
-
-def moments_in_control(recording: Recording, ranking: Ranking, count: int) -> list[tuple[int, int]]:
-    """Returns the most important moments at which the agent took control, (episode, step), the most important first.
-
-    Steps around a moment, about one second, belong to it and are left out.
-    """
-    control = [recording.steps(episode)["control"] for episode in range(recording.episodes)]
-    around = [steps_around(recording.about["frames_per_second"], len(flags)) for flags in control]
-    chosen: list[tuple[int, int]] = []
-    for episode, step in ranking.top(max(1, sum(map(len, control)))):
-        near = any(other == episode and abs(place - step) <= around[episode] for other, place in chosen)
-        if control[episode][step] and not near and len(chosen) < count:
-            chosen.append((episode, step))
-    return chosen
 
 
 def what_followed(

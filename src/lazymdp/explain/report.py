@@ -64,11 +64,11 @@ def report(recording: Recording, path: str | os.PathLike[str], *, against: Recor
 
 def _page(recordings: list[Recording]) -> str:
     agents = [_Agent.read(each, "ab"[place], _MOST_BYTES / len(recordings)) for place, each in enumerate(recordings)]
-    names = [each.about["agent"] for each in recordings]
+    names = _names(recordings)
     title = f"{names[0]} in {recordings[0].about['env']}" if len(names) == 1 else f"{names[0]} and {names[1]}"
     parts = {
         "TITLE": escaped(title),
-        "LEAD": "" if len(agents) == 1 else _comparison(recordings, [agent.facts for agent in agents]),
+        "LEAD": "" if len(agents) == 1 else _comparison(recordings, names, [agent.facts for agent in agents]),
         "COUNT": str(len(agents)),
         "ARTICLES": "".join(agent.article for agent in agents),
         "LIGHT": css_variables(LIGHT_THEME),
@@ -89,12 +89,20 @@ def _template(name: str) -> str:
     return asset(name, package="lazymdp.explain", folder="page")
 
 
-def _comparison(recordings: list[Recording], facts: list[Facts]) -> str:
+def _names(recordings: list[Recording]) -> list[str]:
+    """Returns the names of the agents, with their prices if the names are the same."""
+    names = [str(each.about["agent"]) for each in recordings]
+    if len(names) == len(set(names)):
+        return names
+    prices = ["no price" if each.about["eta"] is None else f"price {number(each.about['eta'])}" for each in recordings]
+    return [f"{name} at {price}" for name, price in zip(names, prices, strict=True)]
+
+
+def _comparison(recordings: list[Recording], names: list[str], facts: list[Facts]) -> str:
     """Returns one paragraph that compares two recordings."""
     said = [
-        f"{each.about['agent']} {rate_words(found.control_rate)} and earns a return of "
-        f"{number(float(np.mean(found.returns)))}"
-        for each, found in zip(recordings, facts, strict=True)
+        f"{name} {rate_words(found.control_rate)} and earns a return of {number(float(np.mean(found.returns)))}"
+        for name, found in zip(names, facts, strict=True)
     ]
     same = recordings[0].about["env"] == recordings[1].about["env"]
     place = f"Both play {recordings[0].about['env']}." if same else "They play different environments."

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp.explain.moments import Moment, distinct
 from lazymdp.explain.recording import Recording
 from lazymdp.explain.report_clips import thumbnail
-from lazymdp.explain.report_words import Facts, Moment, counted, hardly_follows, number, percent
+from lazymdp.explain.report_words import Facts, hardly_follows, is_clear, number, percent, ranking_words
 
 _MOST_ACTIONS = 12
 _MOST_MOMENTS = 8
@@ -55,24 +56,11 @@ def moments_section(recording: Recording, facts: Facts, steps: Sequence[Mapping[
             '<p class="muted">The agent has no values, so there are no lazy-gaps to rank its moments by. '
             '<code>lz.explain.record(..., critic="fit")</code> estimates them.</p>'
         )
-    shown = _distinct(recording, facts.moments, steps)
+    shown = distinct(recording, facts.moments, steps, _MOST_MOMENTS)
     items = [_moment(recording, rank, moments, steps) for rank, moments in enumerate(shown, 1)]
-    return f'<ol class="moments">{"".join(items)}</ol>'
-
-
-def _distinct(
-    recording: Recording, moments: Sequence[Moment], steps: Sequence[Mapping[str, NDArray[Any]]]
-) -> list[list[Moment]]:
-    """Returns the largest moments, each with those of other episodes that have the same frame and action."""
-    groups: dict[Any, list[Moment]] = {}
-    for moment in moments[: 4 * _MOST_MOMENTS]:
-        key: Any = moment
-        if recording.has_frames and recording.episodes > 1:
-            frame = recording.frame(moment.episode, moment.step)
-            key = frame.tobytes(), int(steps[moment.episode]["choice"][moment.step])
-        if key in groups or len(groups) < _MOST_MOMENTS:
-            groups.setdefault(key, []).append(moment)
-    return list(groups.values())
+    trust = ranking_words(recording.about)
+    lead = f'<p class="muted small">{escaped(trust)}</p>' if trust else ""
+    return f'{lead}<ol class="moments">{"".join(items)}</ol>'
 
 
 def _moment(
@@ -87,7 +75,7 @@ def _moment(
         picture = f'<img src="{source}" alt="">'
     place = f"step {moment.step:,}" if recording.episodes == 1 else f"episode {moment.episode}, step {moment.step:,}"
     if len(moments) > 1:
-        place += f", and in {counted(len(moments) - 1, 'other moment')}"
+        place += f"; the same frame and choice {_elsewhere(moment, moments[1:])}"
     default_policy = default_words(columns["default_probability"][moment.step], names)
     share = (
         f'<span class="muted small">{percent(moment.share)} of the gain of the episode</span>'
@@ -100,8 +88,32 @@ def _moment(
         f'<i class="swatch {"control" if control else "lazy"}"></i><b>{escaped(action)}</b></span>'
         f'<span class="muted small">{place}</span>'
         f'<span>lazy-gap <b class="gap">{number(moment.gap)}</b></span>{share}'
-        f'<span class="muted small">Default policy: {escaped(default_policy)}</span></button></li>'
+        f'<span class="muted small">Default policy: {escaped(default_policy)}</span>'
+        f"{_followed(recording.about, moment)}</button></li>"
     )
+
+
+def _elsewhere(moment: Moment, others: Sequence[Moment]) -> str:
+    """Returns where else a moment was met: the steps, or their number if there are more than two."""
+    if len(others) > 2:
+        return f"at {len(others)} other moments"
+    steps = [
+        f"{each.step:,}" if each.episode == moment.episode else f"{each.step:,} of episode {each.episode}"
+        for each in others
+    ]
+    return f"at step {' and at step '.join(steps)}"
+
+
+def _followed(about: Mapping[str, Any], moment: Moment) -> str:
+    """Returns what followed in the replays of a moment, or nothing if it was not replayed."""
+    for row in about.get("counterfactuals") or ():
+        if (row.get("episode", 0), row["step"]) == (moment.episode, moment.step) and row["return_agent"] is not None:
+            doubt = "" if is_clear(row) else ' <span class="muted">(no clear difference)</span>'
+            return (
+                f'<span class="small">Return after one step of it: <b>{number(row["return_default"])}</b>, after the '
+                f"agent&rsquo;s choice: <b>{number(row['return_agent'])}</b>{doubt}</span>"
+            )
+    return ""
 
 
 def default_words(probabilities: NDArray[np.float64], names: Sequence[str]) -> str:
@@ -140,9 +152,12 @@ def followed_section(about: Mapping[str, Any]) -> str:
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     return (
-        '<h3>What would have followed</h3><p class="muted small">Replayed from the same state: once with the choice of '
-        "the agent, once with the default policy in its place for one step. Returns from there on, discounted.</p>"
+        '<h3>What would have followed</h3><p class="muted small">The moments were replayed several times from the same '
+        "state: with the choice of the agent, and with the default policy in its place for one step. Returns are mean "
+        "sums of the rewards from there on, discounted.</p>"
+        "<details><summary>All replays, with intervals</summary>"
         + table(heads, rows, "What would have followed at the largest moments")
+        + "</details>"
     )
 
 
@@ -205,11 +220,16 @@ def frontier_section(about: Mapping[str, Any]) -> str:
         for row in rows
     ]
     heads = ["Price &eta;", "Return", "Steps in control"]
+    note = (
+        '<p class="muted small">At price 0, the agent acts in every step; at others, only where the lazy-gap of its '
+        "critic exceeds the price.</p>"
+    )
     return (
         '<div class="plot frontier" role="img" aria-label="Return against the share of steps in control, one point for '
         'each price; the table below has the numbers"></div><details><summary>The numbers</summary>'
         + table(heads, cells, "Return and share of steps in control by price")
         + "</details>"
+        + (note if rows and about.get("critic") else "")
     )
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp.explain.moments import Moment, by_gap, peaks
+
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _MOST = 0.5
 """A share of the gain above which moments account for "most" of it."""
@@ -22,23 +24,6 @@ _LOW_CORRELATION = 0.5
 """Correlation of a critic's values with Monte Carlo returns below which the page warns."""
 _FEW = 3
 """Largest number of moments that the summary lists."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """A peak of the lazy-gap.
-
-    Attributes:
-        episode: Number of the episode.
-        step: Step of the peak.
-        gap: Lazy-gap at the peak.
-        share: Share of the gain of its episode within the steps around the peak; 0 if the episode has no gain.
-    """
-
-    episode: int
-    step: int
-    gap: float
-    share: float
 
 
 @dataclass(frozen=True)
@@ -70,7 +55,6 @@ def facts_of(
     steps: Sequence[Mapping[str, NDArray[Any]]],
     summaries: Sequence[Mapping[str, Any]],
     frames_per_second: float,
-    limit: int = 8,
 ) -> Facts:
     """Returns the numbers that the report states.
 
@@ -78,20 +62,9 @@ def facts_of(
         steps: Columns of each episode: `control`, `lazy_gap` and `price`, `[T]` each.
         summaries: Summary of each episode: `return` and `truncated`.
         frames_per_second: Speed of the recording; a moment lasts about one second.
-        limit: Largest number of moments per episode.
     """
-    lazy = not any(np.any(columns["control"]) for columns in steps)  # an agent that is always lazy still has peaks
-    by_episode = [
-        _moments(
-            episode,
-            columns,
-            np.ones_like(columns["control"]) if lazy else columns["control"],
-            steps_around(frames_per_second, len(columns["control"])),
-            limit,
-        )
-        for episode, columns in enumerate(steps)
-    ]
-    moments = sorted((moment for found in by_episode for moment in found), key=lambda moment: -moment.gap)
+    by_episode = peaks(steps, frames_per_second)
+    moments = by_gap(by_episode)
     start = moments[0].episode if moments else 0
     lengths = [len(columns["control"]) for columns in steps]
     controls = sum(int(np.sum(columns["control"])) for columns in steps)
@@ -105,30 +78,6 @@ def facts_of(
         start=start,
         start_moments=by_episode[start],
     )
-
-
-def steps_around(frames_per_second: float, length: int) -> int:
-    """Returns the number of steps on each side of a peak that belong to it: half a second, fewer in a short episode."""
-    return min(max(round(frames_per_second / 2), 1), max(length // 25, 1))
-
-
-def _moments(
-    episode: int, columns: Mapping[str, NDArray[Any]], eligible: NDArray[np.bool_], around: int, limit: int
-) -> list[Moment]:
-    """Returns the largest moments of an episode: the highest peak, then the highest outside its surroundings, ..."""
-    gap, control = columns["lazy_gap"], columns["control"]
-    gain = np.where(control & (gap > 0), gap, 0.0)
-    total = float(gain.sum())
-    free = eligible & np.isfinite(gap)
-    candidates = int(free.sum())
-    found: list[Moment] = []
-    for step in np.argsort(-np.where(free, gap, -np.inf), kind="stable")[:candidates]:
-        if free[step] and len(found) < limit:
-            near = slice(max(step - around, 0), step + around + 1)
-            share = float(gain[near].sum()) / total if total > 0 else 0.0
-            gain[near], free[near] = 0.0, False  # a step belongs to one moment
-            found.append(Moment(episode, int(step), float(gap[step]), share))
-    return found
 
 
 # -- numbers as text ---------------------------------------------------------------------------------------------------
@@ -163,8 +112,11 @@ def percent(share: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Returns a count with its noun: `one moment`, `three moments`, `12 moments`."""
-    words = _WORDS[count] if count < len(_WORDS) else f"{count:,}"
-    return f"{words} {noun}{'' if count == 1 else 's'}"
+    return f"{_word(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _word(count: int) -> str:
+    return _WORDS[count] if count < len(_WORDS) else f"{count:,}"
 
 
 def step_words(columns: Mapping[str, NDArray[Any]], step: int, names: Sequence[str]) -> str:
@@ -180,7 +132,7 @@ def summary(
     about: Mapping[str, Any], facts: Facts, steps: Sequence[Mapping[str, NDArray[Any]]]
 ) -> tuple[list[str], list[str]]:
     """Returns the summary of a recording as plain text: sentences on when it acts, and on what it earns and pays."""
-    acts = [_acts(about, facts), *_gain(about, facts, steps)]
+    acts = [_acts(about, facts), *_gain(about, facts, steps), *_replays(about)]
     earns = [_earns(facts)]
     if about["eta"] is not None and facts.control_rate > 0:
         mean = float(np.mean(facts.prices))
@@ -206,6 +158,46 @@ def _estimated(correlation: float | None) -> str:
     if hardly_follows(correlation):
         return f"The lazy-gaps come from a critic whose values hardly follow the returns{known}: do not rely on them."
     return f"The lazy-gaps come from a fitted critic, whose values follow the returns{known}."
+
+
+def is_clear(row: Mapping[str, Any]) -> bool:
+    """Returns whether a replay lost return with the default policy: the interval of the difference is above 0."""
+    return row.get("low") is not None and row["low"] > 0
+
+
+def _replays(about: Mapping[str, Any]) -> list[str]:
+    """Returns the sentence on what replays of moments have shown."""
+    rows = [row for row in about.get("counterfactuals") or () if row["return_agent"] is not None]
+    lost = [row["return_agent"] - row["return_default"] for row in rows if is_clear(row)]
+    if not rows:
+        return []
+    some = (
+        "there" if len(rows) == 1 else "at all of them" if len(lost) == len(rows) else f"at {_word(len(lost))} of them"
+    )
+    average = "" if len(lost) == 1 else " on average"
+    cost = f"costs a return of {number(float(np.mean(lost)))}{average} {some}" if lost else "makes no clear difference"
+    return [f"In replays of {counted(len(rows), 'moment')}, leaving only that step to the default policy {cost}."]
+
+
+def ranking_words(about: Mapping[str, Any]) -> str:
+    """Returns the sentence on the fidelity of the ranking by lazy-gap, or an empty text if it was not measured."""
+    for row in about.get("fidelity") or ():
+        if row["measure"] == "lazy_gap":
+            more = f"{number(row['replace_area'])} (95% interval {number(row['low'])} to {number(row['high'])})"
+            if row["low"] == row["high"] == 0:
+                return (
+                    "Ranked by lazy-gap. It makes no difference to the return whether the steps with the largest "
+                    "lazy-gaps or random ones are handed to the default policy, so this says nothing about the ranking."
+                )
+            doubt = "" if row["low"] > 0 else ": the ranking may be no better than chance"
+            return (
+                "Ranked by lazy-gap. Handing the steps with the largest lazy-gaps to the default policy costs more "
+                f"return than handing over random steps, by {more}{doubt}."
+                if row["replace_area"] > 0
+                else "Ranked by lazy-gap. Handing the steps with the largest lazy-gaps to the default policy costs no "
+                f"more return than handing over random steps: the difference is {more}. Do not rely on the ranking."
+            )
+    return ""
 
 
 def rate_words(control_rate: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp.explain.environments import flat_size, flattened
+from lazymdp.explain.environments import flat_size, flattened, unbatched
 
 Array = NDArray[np.float64]
 
@@ -87,8 +87,7 @@ def features(space: gym.Space[Any], observation: Any) -> Array:
 
 def feature_rows(space: gym.Space[Any], observations: Any) -> Array:
     """Returns `[N, F]` features of a batch of observations, in the layout of Gymnasium's vector environments."""
-    batch = gym.vector.utils.batch_space(space, _count(observations))
-    return np.array([features(space, row) for row in gym.vector.utils.iterate(batch, observations)])
+    return np.array([features(space, row) for row in unbatched(space, observations)])
 
 
 def check_input(space: gym.Space[Any], what: str) -> None:
@@ -97,11 +96,3 @@ def check_input(space: gym.Space[Any], what: str) -> None:
     if size is None or size > _LARGEST_INPUT:
         found = "not numbers" if size is None else f"{size} numbers"
         raise ValueError(f"the {what} cannot be fitted: observations are {found}, expected at most {_LARGEST_INPUT}.")
-
-
-def _count(observations: Any) -> int:
-    """Returns the size of a batch."""
-    leaf = observations
-    while isinstance(leaf, dict | tuple):
-        leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
-    return len(leaf)

@@ -93,10 +93,12 @@
     }
 
     function pause() {
+      const moved = playing;
       playing = false;
       video.pause();
       label();
-      if (episode) show();
+      if (moved) go(step); // the video may be a frame ahead
+      else if (episode) show();
     }
 
     /** Follows the video, or a clock where there is none. */
