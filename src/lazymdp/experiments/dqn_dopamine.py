@@ -15,7 +15,9 @@ line one with prices up to 0.1.
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from lazymdp._colors import CONTROL, FAINT, INK
+from lazymdp.experiments.atari_runs import evaluated, train_in
 from lazymdp.experiments.experiment import Claim, Progress, Table, Tables, stacked, table
-from lazymdp.experiments.study import Parts, joined
+from lazymdp.experiments.jobs import RUNS, run_jobs
+from lazymdp.experiments.study import Parts
 from lazymdp.show import styled
 
 TITLE = "Atari: DQN and the dial against Dopamine's DQN"
 NEEDS_GPU = True
+WHOLE_MACHINE = True
 AGENTS = ("dqn", "dial")
 MILLION = 1_000_000
 PUBLISHED = {
@@ -84,85 +89,35 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:
     """Train and evaluate every agent on every game; finished runs are saved in `parts`."""
+    with tempfile.TemporaryDirectory() as temporary:  # without parts, nothing is kept
+        folder = Path(temporary) if parts is None else parts.folder.parent
+
+        def make(job: str) -> Table:
+            return make_job(config, job, folder / RUNS / job)
+
+        return {"runs": run_jobs(jobs(config), make, progress, parts)}
+
+
+def jobs(config: Config) -> list[str]:
+    """Return the names of the jobs of the study: a game, an agent and a seed."""
     unknown = [game for game in config.games if game not in PUBLISHED]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(PUBLISHED)}.")
     if any(agent not in AGENTS for agent in config.agents):
         raise ValueError(f"agents is {config.agents}, expected one or both of {', '.join(AGENTS)}.")
-    wanted = [(game, agent, seed) for game in config.games for agent in config.agents for seed in range(config.seeds)]
-    rows: Table | None = None
-    for place, (game, agent, seed) in enumerate(wanted):
-
-        def tell(share: float, place: int = place) -> None:
-            if progress is not None:
-                progress(round(100 * (place + share)), 100 * len(wanted))
-
-        def make(game: str = game, agent: str = agent, seed: int = seed) -> Table:
-            return _train_and_evaluate(config, game, agent, seed, tell)
-
-        new = make() if parts is None else parts.get(f"{game}-{agent}-{seed}", make)
-        rows = dict(new) if rows is None else joined(rows, new)
-        tell(1.0)
-    return {"runs": rows or {}}
+    # Plain dqn and the dial of a game come after each other, so that they run side by side.
+    return [
+        f"{game}_{agent}_{seed}" for seed in range(config.seeds) for game in config.games for agent in config.agents
+    ]
 
 
-def _train_and_evaluate(config: Config, game: str, agent: str, seed: int, tell: Any) -> Table:
-    """Train and evaluate one agent on one game. This is the only function here that uses `lazymdp.learn.deep`."""
-    try:
-        from lazymdp.learn.deep.networks import rounded
-        from lazymdp.learn.deep.trainer import train
-    except ImportError as error:
-        raise ImportError(f"training on Atari needs JAX ({error}): pip install 'lazymdp[deep,atari]'") from error
-
-    ended: list[tuple[int, float, int, float, float]] = []
-
-    def report(run: Any, metrics: Any) -> None:
-        ended.extend((4 * m.step, m.eta, m.episodes, m.mean_return, m.control_rate) for m in metrics)
-        tell(0.9 * 4 * run.step / config.frames)
-
+def make_job(config: Config, job: str, folder: Path) -> Table:
+    """Do one job of the study: train an agent, which is kept in `folder`, and evaluate it."""
+    game, agent, seed = job.split("_")
     price = {"eta": 0.0} if agent == "dqn" else {"eta": (config.low, config.high), "zero_share": 0.5}
-    trained = train(
-        f"ALE/{game}-v5", algorithm="dqn", seed=seed, steps=config.frames // 4, on_report=report, **price
-    )  # fmt: skip
-    trained.parameters = rounded(trained.parameters)
-    played = trained.evaluate(episodes=config.episodes, seed=seed, epsilon=0.001, max_steps=config.max_steps)
-    alone = played.default_alone
-    assert alone is not None
-    whole = [(played, place) for place in range(played.etas.size)] + [(alone, 0)]
-    evaluated = [
-        (config.frames, float(one.etas[place]), config.episodes, one.returns[place], float(one.control_rate[place]))
-        for one, place in whole
-    ]
-    return runs_table(game, agent, config.high if agent == "dial" else 0.0, seed, ended, evaluated)
-
-
-def runs_table(game: str, agent: str, high: float, seed: int, ended: Any, evaluated: Any) -> dict[str, NDArray[Any]]:
-    """Build the rows of a run.
-
-    Args:
-        game: Name of the game.
-        agent: `dqn` or `dial`.
-        high: Highest price.
-        seed: Random seed.
-        ended: Reports of training: frames, price, number of episodes, their mean return, control rate.
-        evaluated: For each price: frames, price, number of episodes, `[N]` their returns, control rate.
-    """
-    totals: dict[tuple[int, float], NDArray[np.float64]] = {}
-    for frames, eta, count, mean, rate in ended:
-        place = (-(-int(frames) // MILLION) * MILLION, float(eta))
-        totals[place] = totals.get(place, np.zeros(3)) + count * np.array([1.0, mean, rate])
-    rows = [
-        ("training", frames, eta, int(sums[0]), sums[1] / sums[0], np.nan, sums[2] / sums[0])
-        for (frames, eta), sums in sorted(totals.items())
-    ]
-    rows += [
-        ("evaluation", frames, eta, count, np.mean(returns), np.std(returns, ddof=1), rate)
-        for frames, eta, count, returns, rate in evaluated
-    ]
-    names = ("phase", "frames", "eta", "episodes", "mean_return", "std_return", "control_rate")
-    columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-    rounded = {name: np.round(columns[name], 4) for name in names[4:]}
-    return table(game=game, agent=agent, high=high, seed=seed, **{**columns, **rounded})
+    train_in(folder, f"ALE/{game}-v5", int(seed), config.frames, price)
+    rows = evaluated(folder, config.episodes, config.max_steps)
+    return table(game=game, agent=agent, high=config.high if agent == "dial" else 0.0, seed=int(seed), **rows)
 
 
 def _where(rows: Table, **wanted: Any) -> dict[str, NDArray[Any]]:
