@@ -193,7 +193,9 @@ def speeds(rows: Table) -> Table:
     """
     timed = _where(rows, phase="training", eta=0.0)
     timed = {name: column[np.isfinite(timed["time"])] for name, column in timed.items()}
-    runs = list(dict.fromkeys(zip(timed["game"].tolist(), timed["agent"].tolist(), timed["seed"].tolist(), strict=True)))
+    runs = list(
+        dict.fromkeys(zip(timed["game"].tolist(), timed["agent"].tolist(), timed["seed"].tolist(), strict=True))
+    )
     clocks = {run: _where(timed, game=run[0], agent=run[1], seed=run[2]) for run in runs}
     parts = []
     for (game, agent, seed), own in clocks.items():
