@@ -144,6 +144,7 @@ def _do_job(experiment: Experiment, config: Any, folder: Path, job: str, core: i
     if core is not None and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[core % len(cores)]})
+    assert experiment.make_job is not None
     make = functools.partial(experiment.make_job, config, job)
     if experiment.whole_machine:
         make = functools.partial(make, folder / RUNS / job)
