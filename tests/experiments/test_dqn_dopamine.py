@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from lazymdp.experiments import dqn_dopamine, results_io
-from lazymdp.experiments.dqn_dopamine import MILLION, PUBLISHED
+from lazymdp._colors import CONTROL
+from lazymdp.experiments import dqn_dopamine, dqn_dopamine_figure, results_io
+from lazymdp.experiments.atari_runs import MILLION, run_rows
+from lazymdp.experiments.dqn_dopamine_figure import PUBLISHED
+from lazymdp.experiments.experiment import table
 from lazymdp.experiments.runner import reproduce
 
 matplotlib.use("Agg")
@@ -32,36 +35,21 @@ def test_the_committed_runs_are_drawn():
     plt.close(figure)
 
 
-def test_the_returns_of_a_million_frames_are_means_over_episodes_of_one_price():
-    ended = [(400_000, 0.0, 3, 10.0, 1.0), (1_000_000, 0.0, 1, 50.0, 0.5), (1_000_001, 0.0, 2, 7.0, 1.0),
-             (900_000, 0.1, 5, 99.0, 0.2)]  # fmt: skip
-    rows = dqn_dopamine.runs_table("Pong", "dial", 0.5, 4, ended, [(10 * MILLION, np.inf, 2, [1.0, 3.0], 0.0)])
-    training = rows["phase"] == "training"
-    assert list(zip(rows["frames"][training], rows["eta"][training], rows["episodes"][training], strict=True)) == [
-        (MILLION, 0.0, 4), (MILLION, 0.1, 5), (2 * MILLION, 0.0, 2)]  # fmt: skip
-    np.testing.assert_allclose(rows["mean_return"], [20.0, 99.0, 7.0, 2.0])
-    np.testing.assert_allclose(rows["control_rate"], [0.875, 0.2, 1.0, 0.0])
-    assert rows["std_return"][-1] == np.float64(1.4142)
-
-
-def _made_up(config, game, agent, seed, tell):
+def _made_up(config, job, folder):
+    game, agent, seed = job.split("_")
     mean, deviation = PUBLISHED[game][5]
     off = 1.9 if agent == "dqn" else 2.1
     ended = [(5 * MILLION, 0.0, 10, mean + off * deviation, 1.0), (10 * MILLION, 0.0, 10, PUBLISHED[game][10][0], 1.0)]
     prices = [(0.0, 300.0, 1.0)] if agent == "dqn" else [(0.0, 270.0, 1.0), (0.05, 330.0, 0.05), (np.inf, 15.0, 0.0)]
-    return dqn_dopamine.runs_table(
-        game,
-        agent,
-        config.high if agent == "dial" else 0.0,
-        seed,
-        ended,
-        [(config.frames, eta, 4, mean + np.arange(4.0) - 1.5, rate) for eta, mean, rate in prices],
-    )
+    plays = [(config.frames, eta, 4, mean + np.arange(4.0) - 1.5, rate) for eta, mean, rate in prices]
+    clock = [(0, 1000.0), (10 * MILLION, 1500.0 if agent == "dqn" else 1600.0)]
+    rows = run_rows(ended, clock, plays, acts="target", zero_fraction=0.0)
+    return table(game=game, agent=agent, high=config.high if agent == "dial" else 0.0, seed=int(seed), **rows)
 
 
 @pytest.fixture
 def made_up(monkeypatch):
-    monkeypatch.setattr(dqn_dopamine, "_train_and_evaluate", _made_up)
+    monkeypatch.setattr(dqn_dopamine, "make_job", _made_up)
 
 
 def test_runs_are_compared_with_the_published_ones(tmp_path, made_up):
@@ -79,9 +67,33 @@ def test_runs_are_compared_with_the_published_ones(tmp_path, made_up):
     assert again.reused and again.claims == outcome.claims
 
 
+def test_runs_with_the_older_network_are_judged_only_where_there_are_no_others(made_up):
+    config = dqn_dopamine.Config(games=("Gravitar", "Pong"))
+    rows = {name: column.copy() for name, column in dqn_dopamine.run(config)["runs"].items()}
+    rows["acts"] = np.where((rows["game"] == "Pong"), "newest", rows["acts"])
+    older = {name: column[rows["game"] == "Gravitar"] for name, column in rows.items()}
+    older |= {"acts": np.full(older["game"].size, "newest"), "mean_return": older["mean_return"] - 200.0}
+    both = {name: np.concatenate([column, older[name]]) for name, column in rows.items()}
+    texts = {claim.text: claim for claim in dqn_dopamine.claims({"runs": both})}
+    assert texts == {claim.text: claim for claim in dqn_dopamine.claims({"runs": rows})}
+    assert [text for text in texts if "newest network choosing" in text] == [text for text in texts if "Pong" in text]
+    figure = dqn_dopamine.plot({"runs": both})
+    points = {ax.get_title("left"): ax.lines[1].get_markerfacecolor() for ax in figure.axes if ax.axison}
+    assert points == {"Gravitar": CONTROL, "Pong": "white"}
+    plt.close(figure)
+
+
+def test_speeds_are_measured_side_by_side(made_up):
+    speed = dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",)))["speed"]
+    assert speed["agent"].tolist() == ["dqn", "dial"] and speed["runs_beside"].tolist() == [1, 1]
+    np.testing.assert_allclose(speed["seconds"], 200.0)  # the dial ends its first half after 300 s, dqn ends after 500
+    np.testing.assert_allclose(speed["frames_per_second"], [20_000, 16_667])
+    np.testing.assert_allclose(speed["of_all_runs"], 36_667)
+
+
 def test_without_a_run_of_plain_dqn_shares_are_of_the_published_return(made_up):
     data = dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",), agents=("dial",)))
-    points = dqn_dopamine._frontiers(data["runs"], "Gravitar")[0.5]
+    points = dqn_dopamine_figure._frontiers(data["runs"], "Gravitar")[0.5]
     np.testing.assert_allclose(points["share"], np.array([270.0, 330.0, 15.0]) / PUBLISHED["Gravitar"][10][0])
     plt.close(dqn_dopamine.plot(data))
 
@@ -90,7 +102,7 @@ def test_shares_are_of_the_training_return_where_plain_dqn_is_better_in_training
     rows = dict(dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",)))["runs"])
     greedy = (rows["agent"] == "dqn") & (rows["phase"] == "evaluation")
     rows["mean_return"] = np.where(greedy, 30.0, rows["mean_return"])
-    points = dqn_dopamine._frontiers(rows, "Gravitar")[0.5]
+    points = dqn_dopamine_figure._frontiers(rows, "Gravitar")[0.5]
     np.testing.assert_allclose(points["share"][0], 270.0 / PUBLISHED["Gravitar"][10][0])
 
 

@@ -22,15 +22,16 @@ def jobs(config):
     return list(config.names)
 
 
-def make_job(config, job):
+def make_job(config, job, folder=None):
     if job.startswith("fails"):
         raise ArithmeticError(f"{job} has failed")
     if job.startswith("slow"):
         time.sleep(60.0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     return table(
-        game="none", job=job, process=os.getpid(), cores=cores, threads=int(os.environ.get("OMP_NUM_THREADS", 0))
-    )
+        game="none", job=job, process=os.getpid(), cores=cores, threads=int(os.environ.get("OMP_NUM_THREADS", 0)),
+        memory=float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", 0.0)), folder=str(folder),
+    )  # fmt: skip
 
 
 def study(**changed):
@@ -43,7 +44,7 @@ def rows(config, folder):
 
     def make(job):
         made.append(job)
-        return table(game="none", job=job, process=0, cores=0, threads=0)
+        return table(game="none", job=job, process=0, cores=0, threads=0, memory=0.0, folder="")
 
     return run_jobs(jobs(config), make, None, Parts(folder, config)), made
 
@@ -60,6 +61,17 @@ def test_each_job_is_done_once_in_a_process_of_its_own_with_one_core(tmp_path, m
     assert set(found["cores"].tolist()) == {1} and set(found["threads"].tolist()) == {1}
     run_in_processes(study(), config, tmp_path, workers=2)  # nothing is left to do
     assert rows(config, tmp_path)[0]["process"].tolist() == found["process"].tolist()
+
+
+def test_jobs_that_use_the_whole_machine_share_it_and_have_a_folder(tmp_path, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
+        monkeypatch.delenv(name, raising=False)
+    config, cores = Config(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    run_in_processes(study(whole_machine=True), config, tmp_path, workers=3)
+    found, _ = rows(config, tmp_path)
+    assert set(found["cores"].tolist()) == {cores} and set(found["threads"].tolist()) == {0}
+    assert set(found["memory"].tolist()) == {0.3}
+    assert found["folder"].tolist() == [str(tmp_path / "runs" / name) for name in config.names]
 
 
 def test_at_the_time_limit_running_jobs_are_stopped_and_finished_ones_are_kept(tmp_path, monkeypatch):

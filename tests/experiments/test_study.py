@@ -153,6 +153,27 @@ def test_the_record_of_a_study_says_how_its_parts_were_made(tmp_path):
     assert found.versions == {"python": "3.11, 3.12", "jax": "0.11"}
 
 
+def test_the_record_of_merged_games_says_how_all_of_them_were_made(tmp_path):
+    experiment, rows = EXPERIMENTS["minatar"], table(game=["asterix"], value=[0.5])
+
+    def merged(game, command, python):
+        settings = {"games": [game]}
+        record = results_io.Record("minatar", settings, command, 1.5, {"python": python}, "today")
+        made = {"runs": {**rows, "game": np.array([game])}}
+        data, record = study.merged(experiment, tmp_path, made, record)
+        results_io.save(tmp_path, data, record)
+        return record
+
+    merged("asterix", "one", "3.11")
+    found = merged("breakout", "two", "3.12")
+    assert (found.command, found.seconds, found.versions) == ("one; two", 3.0, {"python": "3.11, 3.12"})
+    again = merged("breakout", "two", "3.13")
+    assert (again.command, again.versions) == ("one; two", {"python": "3.11, 3.12, 3.13"})
+    shutil.rmtree(tmp_path)
+    merged("breakout", "two", "3.12")
+    assert merged("breakout", "three", "3.13").command == "three"  # nothing of the older data is left
+
+
 def test_only_studies_are_redrawn_by_default():
     studies = [name for name, experiment in EXPERIMENTS.items() if experiment.needs_gpu]
     assert studies == ["fidelity", "minatar", "generality", "dqn-dopamine", "atari-moments", "minatar-pretrained",

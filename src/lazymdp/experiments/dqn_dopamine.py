@@ -7,57 +7,33 @@ standard deviations over five seeds of training returns in one million frames ("
 computed for our runs, for the dial from its episodes at price 0. Afterwards, each network plays whole episodes at each
 price, with weights in half precision and 0.1% random choices.
 
+In the first runs the newest network chose the actions, today it is the target network (`acts` in the table of runs).
+Claims and figure use runs of today's kind for the games that have one. The table of speeds has the frames per second of
+the runs that were trained side by side.
+
 Return of the dial against its control rate; one point per price, the leftmost is the default policy alone; 95%
 intervals over episodes. The cross is plain dqn after the same number of frames (evaluated or while training, whichever
 is better), the dotted line Dopamine's DQN (training return). The solid line is a dial with prices up to 0.5, the dashed
-line one with prices up to 0.1.
+line one with prices up to 0.1. Filled points: the target network chose in training; open points: the newest network.
 """
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-
-from lazymdp._colors import CONTROL, FAINT, INK
-from lazymdp.experiments.experiment import Claim, Progress, Table, Tables, stacked, table
-from lazymdp.experiments.study import Parts, joined
-from lazymdp.show import styled
+from lazymdp.experiments.atari_runs import evaluated, train_in
+from lazymdp.experiments.dqn_dopamine_figure import AGENTS, PUBLISHED, speeds
+from lazymdp.experiments.dqn_dopamine_figure import claims as claims
+from lazymdp.experiments.dqn_dopamine_figure import plot as plot
+from lazymdp.experiments.experiment import Progress, Table, Tables, table
+from lazymdp.experiments.jobs import RUNS, run_jobs
+from lazymdp.experiments.study import Parts
 
 TITLE = "Atari: DQN and the dial against Dopamine's DQN"
 NEEDS_GPU = True
-AGENTS = ("dqn", "dial")
-MILLION = 1_000_000
-PUBLISHED = {
-    "Boxing": {5: (24.049, 3.046), 10: (56.627, 3.408)},
-    "Breakout": {5: (23.738, 0.524), 10: (46.897, 1.963)},
-    "Zaxxon": {5: (272.548, 65.387), 10: (1838.33, 469.107)},
-    "Frostbite": {5: (460.326, 37.286), 10: (1029.758, 134.353)},
-    "BankHeist": {5: (334.715, 22.707), 10: (620.961, 15.632)},
-    "MsPacman": {5: (1680.706, 128.385), 10: (2074.121, 95.948)},
-    "Gravitar": {5: (165.425, 11.114), 10: (238.264, 21.846)},
-    "PrivateEye": {5: (350.376, 220.421), 10: (367.028, 272.94)},
-    "Pong": {5: (-10.72, 6.451), 10: (6.338, 5.768)},
-    "Bowling": {5: (24.368, 3.238), 10: (28.03, 6.763)},
-}
-"""Dopamine's training returns by game and million frames: mean and standard deviation over five seeds."""
-CURRENT = {
-    ("Gravitar", 1): (160.0, 6.0),
-    ("Gravitar", 2): (86.0, 7.0),
-    ("Frostbite", 1): (112.0, 5.0),
-    ("Frostbite", 2): (294.0, 39.0),
-    ("Frostbite", 5): (549.0, 108.0),
-    ("BankHeist", 1): (14.3, 0.6),
-    ("BankHeist", 2): (27.8, 2.7),
-}
-"""The same from Dopamine's newer files (`<game>_CNN.json` at commit 9f616b92, agent "DQN"), for games that tell which
-network should choose."""
-PAPER = {"Gravitar": (1.0, 0.1), "Zaxxon": (0.8, 0.3), "PrivateEye": (1.0, 0.2), "Frostbite": (2.0, 1.0)}
-"""The paper's words, after 200 million frames: a share of DQN's return, and the control rate at which it is reached."""
+WHOLE_MACHINE = True
 
 
 @dataclass(frozen=True)
@@ -84,224 +60,33 @@ class Config:
 
 def run(config: Config, progress: Progress | None = None, parts: Parts | None = None) -> Tables:
     """Train and evaluate every agent on every game; finished runs are saved in `parts`."""
+    with tempfile.TemporaryDirectory() as temporary:  # without parts, nothing is kept
+        folder = Path(temporary) if parts is None else parts.folder.parent
+
+        def make(job: str) -> Table:
+            return make_job(config, job, folder / RUNS / job)
+
+        rows = run_jobs(jobs(config), make, progress, parts)
+        return {"runs": rows, "speed": speeds(rows)}
+
+
+def jobs(config: Config) -> list[str]:
+    """Return the names of the jobs of the study: a game, an agent and a seed."""
     unknown = [game for game in config.games if game not in PUBLISHED]
     if unknown:
         raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(PUBLISHED)}.")
     if any(agent not in AGENTS for agent in config.agents):
         raise ValueError(f"agents is {config.agents}, expected one or both of {', '.join(AGENTS)}.")
-    wanted = [(game, agent, seed) for game in config.games for agent in config.agents for seed in range(config.seeds)]
-    rows: Table | None = None
-    for place, (game, agent, seed) in enumerate(wanted):
-
-        def tell(share: float, place: int = place) -> None:
-            if progress is not None:
-                progress(round(100 * (place + share)), 100 * len(wanted))
-
-        def make(game: str = game, agent: str = agent, seed: int = seed) -> Table:
-            return _train_and_evaluate(config, game, agent, seed, tell)
-
-        new = make() if parts is None else parts.get(f"{game}-{agent}-{seed}", make)
-        rows = dict(new) if rows is None else joined(rows, new)
-        tell(1.0)
-    return {"runs": rows or {}}
+    # Plain dqn and the dial of a game come after each other, so that they run side by side.
+    return [
+        f"{game}_{agent}_{seed}" for seed in range(config.seeds) for game in config.games for agent in config.agents
+    ]
 
 
-def _train_and_evaluate(config: Config, game: str, agent: str, seed: int, tell: Any) -> Table:
-    """Train and evaluate one agent on one game. This is the only function here that uses `lazymdp.learn.deep`."""
-    try:
-        from lazymdp.learn.deep.networks import rounded
-        from lazymdp.learn.deep.trainer import train
-    except ImportError as error:
-        raise ImportError(f"training on Atari needs JAX ({error}): pip install 'lazymdp[deep,atari]'") from error
-
-    ended: list[tuple[int, float, int, float, float]] = []
-
-    def report(run: Any, metrics: Any) -> None:
-        ended.extend((4 * m.step, m.eta, m.episodes, m.mean_return, m.control_rate) for m in metrics)
-        tell(0.9 * 4 * run.step / config.frames)
-
+def make_job(config: Config, job: str, folder: Path) -> Table:
+    """Do one job of the study: train an agent, which is kept in `folder`, and evaluate it."""
+    game, agent, seed = job.split("_")
     price = {"eta": 0.0} if agent == "dqn" else {"eta": (config.low, config.high), "zero_share": 0.5}
-    trained = train(
-        f"ALE/{game}-v5", algorithm="dqn", seed=seed, steps=config.frames // 4, on_report=report, **price
-    )  # fmt: skip
-    trained.parameters = rounded(trained.parameters)
-    played = trained.evaluate(episodes=config.episodes, seed=seed, epsilon=0.001, max_steps=config.max_steps)
-    alone = played.default_alone
-    assert alone is not None
-    whole = [(played, place) for place in range(played.etas.size)] + [(alone, 0)]
-    evaluated = [
-        (config.frames, float(one.etas[place]), config.episodes, one.returns[place], float(one.control_rate[place]))
-        for one, place in whole
-    ]
-    return runs_table(game, agent, config.high if agent == "dial" else 0.0, seed, ended, evaluated)
-
-
-def runs_table(game: str, agent: str, high: float, seed: int, ended: Any, evaluated: Any) -> dict[str, NDArray[Any]]:
-    """Build the rows of a run.
-
-    Args:
-        game: Name of the game.
-        agent: `dqn` or `dial`.
-        high: Highest price.
-        seed: Random seed.
-        ended: Reports of training: frames, price, number of episodes, their mean return, control rate.
-        evaluated: For each price: frames, price, number of episodes, `[N]` their returns, control rate.
-    """
-    totals: dict[tuple[int, float], NDArray[np.float64]] = {}
-    for frames, eta, count, mean, rate in ended:
-        place = (-(-int(frames) // MILLION) * MILLION, float(eta))
-        totals[place] = totals.get(place, np.zeros(3)) + count * np.array([1.0, mean, rate])
-    rows = [
-        ("training", frames, eta, int(sums[0]), sums[1] / sums[0], np.nan, sums[2] / sums[0])
-        for (frames, eta), sums in sorted(totals.items())
-    ]
-    rows += [
-        ("evaluation", frames, eta, count, np.mean(returns), np.std(returns, ddof=1), rate)
-        for frames, eta, count, returns, rate in evaluated
-    ]
-    names = ("phase", "frames", "eta", "episodes", "mean_return", "std_return", "control_rate")
-    columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-    rounded = {name: np.round(columns[name], 4) for name in names[4:]}
-    return table(game=game, agent=agent, high=high, seed=seed, **{**columns, **rounded})
-
-
-def _where(rows: Table, **wanted: Any) -> dict[str, NDArray[Any]]:
-    here = np.ones(len(rows["game"]), dtype=bool)
-    for name, value in wanted.items():
-        here &= rows[name] == value
-    return {name: column[here] for name, column in rows.items()}
-
-
-def _games(rows: Table) -> list[str]:
-    return [game for game in PUBLISHED if game in rows["game"]]
-
-
-def _highs(rows: Table, **wanted: Any) -> list[float]:
-    """Return the highest prices of the runs, the largest first."""
-    return sorted(map(float, np.unique(_where(rows, **wanted)["high"])), reverse=True)
-
-
-def comparison(rows: Table) -> Table:
-    """Compare training returns at price 0 with the published ones, one row per game, agent and number of frames."""
-    parts = []
-    kinds = [
-        (game, agent, high)
-        for game in _games(rows)
-        for agent in AGENTS
-        for high in _highs(rows, game=game, agent=agent)
-    ]
-    for game, agent, high in kinds:
-        cheap = _where(rows, phase="training", game=game, agent=agent, high=high, eta=0.0)
-        for millions, (mean, deviation) in PUBLISHED[game].items():
-            ours = _where(cheap, frames=millions * MILLION)["mean_return"]
-            if ours.size:
-                off = (ours.mean() - mean) / deviation
-                parts.append(
-                    table(game=game, agent=agent, high=high, frames=millions * MILLION, seeds=ours.size,
-                          ours=round(float(ours.mean()), 2), published=mean, deviation=deviation,
-                          deviations=round(float(off), 2), inside=int(abs(off) <= 2.0))
-                )  # fmt: skip
-    return stacked(parts)
-
-
-def _base(rows: Table, game: str, frames: int) -> float:
-    """Return the return of plain dqn after at least as many frames, or Dopamine's if we have no such run.
-
-    Of the greedy agent's return and the training return in the last million frames, the better one counts. Some greedy
-    agents do far worse than in training (Gravitar, PrivateEye), which would flatter the dial.
-    """
-    plain = _where(rows, game=game, agent="dqn", eta=0.0)
-    later = plain["frames"][(plain["phase"] == "evaluation") & (plain["frames"] >= frames)]
-    plain = _where(plain, frames=later.min() if later.size else -1)
-    means = [_where(plain, phase=phase)["mean_return"] for phase in ("evaluation", "training")]
-    if not means[0].size:
-        return PUBLISHED[game][10][0]
-    return float(max(mean.mean() for mean in means if mean.size))
-
-
-def _frontiers(rows: Table, game: str) -> dict[float, dict[str, NDArray[Any]]]:
-    """Return the frontier of each kind of dial on a game, by its highest price."""
-    return {high: _frontier(rows, game, high) for high in _highs(rows, phase="evaluation", game=game, agent="dial")}
-
-
-def _frontier(rows: Table, game: str, high: float) -> dict[str, NDArray[Any]]:
-    """Return a dial's evaluation, means over seeds: price, return, its error, share of plain dqn's, control rate."""
-    dial = _where(rows, phase="evaluation", game=game, agent="dial", high=high)
-    base = _base(rows, game, int(dial["frames"][0]))
-    etas = np.unique(dial["eta"])
-    cells = [_where(dial, eta=eta) for eta in etas]
-    error = [np.sqrt((c["std_return"] ** 2 / c["episodes"]).mean() / c["game"].size) for c in cells]
-    means = np.array([c["mean_return"].mean() for c in cells])
-    return {
-        "eta": etas,
-        "mean_return": means,
-        "error": 1.96 * np.array(error),
-        "share": means / base,
-        "control_rate": np.array([c["control_rate"].mean() for c in cells]),
-    }
-
-
-def _acting_claims(rows: Table, variants: Table) -> list[Claim]:
-    """Compare plain DQN with Dopamine's newer curves, by the network that chooses: the newest or the target network."""
-    found = []
-    for (game, million), (mean, deviation) in CURRENT.items():
-        here = (variants["game"] == game) & (variants["variant"] == "n128-target-chooses")
-        here &= (variants["frames_to"] > (million - 1) * MILLION) & (variants["frames_to"] <= million * MILLION)
-        newest = _where(rows, phase="training", game=game, agent="dqn", eta=0.0, frames=million * MILLION)
-        returns = {"newest": float(newest["mean_return"].mean())}
-        if here.any():
-            returns["target"] = float(np.average(variants["mean_return"][here], weights=variants["episodes"][here]))
-        for network, ours in returns.items():
-            text = f"{game}: with the {network} network choosing, plain dqn equals Dopamine's newer curve in million "
-            inside = abs(ours - mean) <= 2.0 * deviation
-            found.append(Claim(text + str(million), f"{mean:g} +- {2 * deviation:g}", f"{ours:.4g}", inside))
-    return found
-
-
-def claims(data: Tables) -> list[Claim]:
-    """Check our returns against the published ones, and the paper's words about less control."""
-    rows, found = data["runs"], _acting_claims(data["runs"], data["variants"]) if "variants" in data else []
-    compared = comparison(rows)
-    for place in range(len(compared["game"])):
-        game, agent, high, frames, ours, mean, deviation, inside = (
-            compared[name][place]
-            for name in ("game", "agent", "high", "frames", "ours", "published", "deviation", "inside")
-        )
-        who = "plain dqn" if agent == "dqn" else f"the dial (prices up to {high:g}) at price 0"
-        text = f"{game}: {who} equals Dopamine's DQN after {frames // MILLION} million frames"
-        found.append(Claim(text, f"{mean:g} +- {2 * deviation:.3g}", f"{ours:g}", bool(inside)))
-    for game, (share, rate) in PAPER.items():
-        for points in _frontiers(rows, game).values():
-            below = points["control_rate"] <= rate
-            best = float(points["share"][below].max()) if below.any() else 0.0
-            text = (
-                f"{game}: the paper's share of DQN's return with little control (ours: 10, paper: 200 million frames)"
-            )
-            found.append(Claim(text, f">= {share:.0%} at up to {rate:.0%} control", f"{best:.0%}", best >= share))
-    return found
-
-
-def plot(data: Tables) -> Figure:
-    """Draw the return of the dial against its control rate, one panel per game."""
-    rows = data["runs"]
-    drawn = [(game, frontiers) for game in _games(rows) if (frontiers := _frontiers(rows, game))]
-    with styled():
-        columns = min(3, len(drawn))
-        n_rows = -(-len(drawn) // columns)
-        figure, axes = plt.subplots(n_rows, columns, figsize=(3.3 * columns + 0.4, 2.7 * n_rows), squeeze=False)
-        for ax in axes.flat[len(drawn) :]:
-            ax.axis("off")
-        for ax, (game, frontiers) in zip(axes.flat, drawn, strict=False):
-            base = _base(rows, game, int(_where(rows, phase="evaluation", game=game, agent="dial")["frames"][0]))
-            ax.axhline(PUBLISHED[game][10][0], color=FAINT, linestyle=":", linewidth=1.0)
-            for high, points in frontiers.items():
-                style = "-" if high > 0.1 else "--"
-                look = dict(color=CONTROL, marker="o", markersize=4, elinewidth=0.8, linestyle=style)
-                ax.errorbar(100 * points["control_rate"], points["mean_return"], points["error"], **look)
-            if base != PUBLISHED[game][10][0]:
-                ax.plot([100.0], [base], marker="x", color=INK, linestyle="none")
-            ax.set_title(game)
-            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-        figure.supxlabel("control rate (% of the steps)")
-        figure.supylabel("return")
-    return figure
+    train_in(folder, f"ALE/{game}-v5", int(seed), config.frames, price)
+    rows = evaluated(folder, config.episodes, config.max_steps)
+    return table(game=game, agent=agent, high=config.high if agent == "dial" else 0.0, seed=int(seed), **rows)

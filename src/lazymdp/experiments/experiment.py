@@ -78,6 +78,8 @@ class Experiment:
             *study*, is drawn from the data committed in the repository, unless a new run is requested.
         jobs: Returns the names of the independent jobs of a study that consists of such; see the module `jobs`.
         make_job: Does one of these jobs and returns its rows.
+        whole_machine: Whether every job uses all cores and a GPU, which jobs at the same time share. Such a job takes a
+            third argument, a folder in which it keeps what it has trained.
     """
 
     name: str
@@ -89,7 +91,8 @@ class Experiment:
     caption: str
     needs_gpu: bool = False
     jobs: Callable[[Any], list[str]] | None = None
-    make_job: Callable[[Any, str], Table] | None = None
+    make_job: Callable[..., Table] | None = None
+    whole_machine: bool = False
 
     @classmethod
     def of(cls, module: ModuleType) -> Experiment:
@@ -110,4 +113,5 @@ class Experiment:
             needs_gpu,
             jobs,
             make_job,
+            getattr(module, "WHOLE_MACHINE", False),
         )

@@ -55,13 +55,13 @@ _MASK_EPISODES = 4
 class Config:
     """Settings of the study."""
 
-    games: tuple[str, ...] = ("CartPole-v1", "minatar/breakout", "minatar/freeway")
+    games: tuple[str, ...] = GAMES[:6]  # the games run so far
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
     """Number of agents per environment; in Pong, of repetitions with one agent."""
     control_steps: int = 300_000
     """Training steps on CartPole; four times as many on LunarLander."""
-    minatar_steps: int = 1_000_000
+    minatar_steps: int = 5_000_000
     """Training steps on MinAtar."""
     mask_steps: int = 30_000
     """Steps that are played to train a mask."""

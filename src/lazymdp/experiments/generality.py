@@ -44,7 +44,7 @@ ALWAYS_LAZY = 1e6
 class Config:
     """Settings of the study."""
 
-    games: tuple[str, ...] = ("breakout",)  # the games run so far
+    games: tuple[str, ...] = ("breakout", "asterix", "space_invaders")  # the games run so far
     """MinAtar games; each can be run separately into the same folder."""
     etas: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.2)
     """Prices at which agents are compared."""
@@ -178,7 +178,7 @@ def scores(rows: Table) -> dict[str, NDArray[Any]]:
     """Return the scores of the dial and of the short specialists, one row per game, method and price."""
     parts = []
     for game in _complete(rows):
-        for method in ("dial", "eighth"):
+        for method in sorted({"dial", "eighth"} & set(_methods(rows, game))):
             for eta in _etas(rows):
                 found = score(rows, game, method, eta)
                 parts.append(
@@ -188,9 +188,14 @@ def scores(rows: Table) -> dict[str, NDArray[Any]]:
 
 
 def _complete(rows: Table) -> list[str]:
-    """Return the games on which every method has been run."""
-    made = set(zip(rows["game"].tolist(), rows["method"].tolist(), strict=True))
-    return [game for game in GAMES if all((game, method) in made for method in METHODS)]
+    """Return the games on which the dial and the specialists have been run."""
+    return [game for game in GAMES if {"dial", "specialist"} <= set(_methods(rows, game))]
+
+
+def _methods(rows: Table, game: str) -> list[str]:
+    """Return the methods that have been run on a game."""
+    made = set(rows["method"][rows["game"] == game].tolist())
+    return [method for method in METHODS if method in made]
 
 
 def _etas(rows: Table) -> NDArray[np.float64]:
@@ -206,13 +211,13 @@ def claims(data: Tables) -> list[Claim]:
         cells = [score(rows, game, "dial", eta) for eta in etas]
         defined = [one.share for one in cells if np.isfinite(one.share)]
         words = ", ".join(
-            f"{eta:g}: {one.share:.0%}" if np.isfinite(one.share) else f"{eta:g}: {one.difference:+.2g}"
+            f"{eta:g}: {one.share:.1%}" if np.isfinite(one.share) else f"{eta:g}: {one.difference:+.2g}"
             for eta, one in zip(etas, cells, strict=True)
         )
         shares.append(min(defined))
         text = f"{game}: one dial has at least {GOAL:.0%} of a specialist's gain at every price"
         found.append(Claim(text, f">= {GOAL:.0%} at every price", words, shares[-1] >= GOAL))
-    least = f"{min(shares):.0%}" if shares else "no game"
+    least = f"{min(shares):.1%}" if shares else "no game"
     found.append(
         Claim(f"never less than {LEAST:.0%} of it", f">= {LEAST:.0%}", least, bool(shares) and min(shares) >= LEAST)
     )
@@ -230,6 +235,8 @@ def plot(data: Tables) -> Figure:
             ax.axhline(1.0, color=INK, linewidth=0.8)
             ax.axhline(GOAL, color=INK, linewidth=0.8, linestyle=":")
             for method, (color, marker, line) in looks.items():
+                if method not in _methods(rows, game):
+                    continue
                 cells = np.array([score(rows, game, method, eta)[:3] for eta in etas])
                 off = np.maximum(np.abs(cells[:, 1:] - cells[:, :1]).T, 0.0)
                 label = "dial" if method == "dial" else "specialist, 1/8 of the steps"

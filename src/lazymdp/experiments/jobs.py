@@ -3,6 +3,9 @@
 The module of such a study defines `jobs(config)`, the names of its jobs, and `make_job(config, job)`, which returns the
 rows of one of them. Every job is a part of the study (`study.Parts`): it is saved when it is finished, so the same
 command continues a study that was stopped, also on another machine that was given the folder of the parts.
+
+If the module sets `WHOLE_MACHINE`, each job uses all cores and a GPU, and jobs that run at the same time share them. It
+is `make_job(config, job, folder)`, and keeps what it has trained in its folder, `FOLDER/runs/JOB`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ _ONE_CORE = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "JAX_PLATFORMS": "cpu",  # processes that share a GPU would each reserve most of its memory
 }
-"""Environment variables of a process among several; those that are set already are kept."""
+"""Environment variables of a process that has one core; those that are set already are kept."""
+RUNS = "runs"
+"""Folder of what jobs have trained, in the folder of the study."""
 
 
 class Unfinished(Exception):
@@ -57,7 +62,8 @@ def run_in_processes(
 ) -> None:
     """Do all jobs of a study that have not been done, each in a process of its own.
 
-    If there are several processes at a time, each has one core, and none has a GPU, unless `JAX_PLATFORMS` says so.
+    If there are several processes at a time, each has one core, and none has a GPU, unless `JAX_PLATFORMS` says so. In
+    a study whose jobs use the whole machine, they share all cores, and each has an equal share of the GPU's memory.
 
     Args:
         experiment: The study.
@@ -92,8 +98,7 @@ def run_in_processes(
                 name = next(fits, None) if worker not in running else None
                 if name is not None:
                     waiting.remove(name)
-                    core = worker if workers > 1 else None
-                    running[worker] = name, _start(experiment.make_job, config, folder, name, core), now
+                    running[worker] = name, _start(experiment, config, folder, name, worker, workers), now
             if not running:
                 break
             time.sleep(0.1)
@@ -119,21 +124,31 @@ def _kind(job: str) -> str:
     return job.partition("_")[0]
 
 
-def _start(make_job: Callable[[Any, str], Table], config: Any, folder: Path, job: str, core: int | None) -> BaseProcess:
-    """Start the process of a job; it has one core if the number of one is given."""
+def _start(experiment: Experiment, config: Any, folder: Path, job: str, worker: int, workers: int) -> BaseProcess:
+    """Start the process of a job, which is one of several workers."""
+    variables: dict[str, str] = {}
+    core = None if workers == 1 or experiment.whole_machine else worker
+    if core is not None:
+        variables = _ONE_CORE
+    elif workers > 1:
+        variables = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / workers:.2f}"}
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_do_job, args=(make_job, config, folder, job, core))
-    with _environment({} if core is None else _ONE_CORE):
+    process = context.Process(target=_do_job, args=(experiment, config, folder, job, core))
+    with _environment(variables):
         process.start()
     return process
 
 
-def _do_job(make_job: Callable[[Any, str], Table], config: Any, folder: Path, job: str, core: int | None) -> None:
-    """Do one job of a study, in a process of its own."""
+def _do_job(experiment: Experiment, config: Any, folder: Path, job: str, core: int | None) -> None:
+    """Do one job of a study, in a process of its own; it has one core if the number of one is given."""
     if core is not None and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[core % len(cores)]})
-    Parts(folder, config).get(job, functools.partial(make_job, config, job))
+    assert experiment.make_job is not None
+    make = functools.partial(experiment.make_job, config, job)
+    if experiment.whole_machine:
+        make = functools.partial(make, folder / RUNS / job)
+    Parts(folder, config).get(job, make)
 
 
 @contextlib.contextmanager

@@ -92,13 +92,14 @@ def load_record(folder: Path) -> Record | None:
 
 def load(folder: Path) -> dict[str, dict[str, NDArray[Any]]]:
     """Return every table of a result, without its claims."""
-    tables = {}
-    for path in sorted(folder.glob("*.csv")):
-        if path.name != CLAIMS:
-            names, rows = _read_csv(path)
-            columns = zip(*rows, strict=True) if rows else ([] for _ in names)
-            tables[path.stem] = {name: _typed(list(cells)) for name, cells in zip(names, columns, strict=True)}
-    return tables
+    return {path.stem: read_table(path) for path in sorted(folder.glob("*.csv")) if path.name != CLAIMS}
+
+
+def read_table(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the table in a CSV file."""
+    names, rows = _read_csv(path)
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    return {name: _typed(list(cells)) for name, cells in zip(names, columns, strict=True)}
 
 
 def load_claims(folder: Path) -> list[Claim]:

@@ -72,14 +72,10 @@ class Parts:
         """Return the record of the whole study: how its parts were made, maybe on other machines, and how long."""
         now = Record.now(name, as_saved(config), sum(record.seconds for record in self.records))
         commands = [record.command for record in self.records]
-        versions: dict[str, set[str]] = {}
-        for record in self.records:
-            for package, version in record.versions.items():
-                versions.setdefault(package, set()).add(version)
         return replace(
             now,
             command=max(dict.fromkeys(commands), key=commands.count, default=now.command),
-            versions={package: ", ".join(sorted(found)) for package, found in versions.items()} or now.versions,
+            versions=_united(self.records) or now.versions,
         )
 
     def remove(self) -> None:
@@ -135,7 +131,21 @@ def merged(experiment: Experiment, folder: Path, data: Tables, record: Record) -
     known, order = [*before.settings["games"], *games], experiment.config().games
     listed = [*(game for game in order if game in known), *(game for game in known if game not in order)]
     settings = {**record.settings, "games": list(dict.fromkeys(listed))}
-    return tables, replace(record, settings=settings, seconds=round(before.seconds + record.seconds, 2))
+    seconds = round(before.seconds + record.seconds, 2)
+    if set(before.settings["games"]) <= set(games):  # nothing of the older data is left
+        return tables, replace(record, settings=settings, seconds=seconds)
+    command = "; ".join(dict.fromkeys([*before.command.split("; "), record.command]))
+    united = _united([before, record])
+    return tables, replace(record, settings=settings, seconds=seconds, command=command, versions=united)
+
+
+def _united(records: Sequence[Record]) -> dict[str, str]:
+    """Return the versions with which several records were made."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        for package, version in record.versions.items():
+            found.setdefault(package, set()).update(version.split(", "))
+    return {package: ", ".join(sorted(versions)) for package, versions in found.items()}
 
 
 def _check_folder(folder: Path, config: Any) -> None:

@@ -260,9 +260,9 @@ class DQNConfig(AlgorithmConfig):
 
         The range of prices covers games with frequent rewards, in which a dial still takes control at a price of 0.1,
         and games with rare ones, in which it takes control up to 0.01. Half of the episodes are played at price 0,
-        because episodes in which the agent is lazy teach little, and at first all of them: without this, a dial hardly
-        learned Zaxxon within ten million frames (one run). The target network chooses, because there are 32 updates
-        between two steps of an environment.
+        because episodes in which the agent is lazy teach little, and at first all of them. (On Zaxxon, of two dials
+        that began so, one learned within ten million frames, and one that did not begin so hardly did.) The target
+        network chooses, because there are 32 updates between two steps of an environment.
         """
         settings: dict[str, Any] = dict(
             steps=50_000_000, n_envs=128, buffer_size=1_000_000, learning_starts=20_000, target_update_interval=8_000,

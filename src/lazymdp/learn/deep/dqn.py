@@ -22,7 +22,7 @@ Deviations from Dopamine's DQN (JAX, defaults), apart from the price:
 4. Choices are made by the network as it was before the updates of the last step. On the host, these updates are
    computed while the environments step. On Atari, the target network chooses (`act_with_target`): with 128 environments
    there are 32 updates between two steps of an environment, where Dopamine makes a quarter of one. With the
-   newest network choosing, Frostbite had less than half of the return after five million frames (one run each).
+   newest network choosing, Frostbite had less than half of the return after ten million frames (one run each).
 5. The `minatar` network convolves over height and width. Dopamine's network passes a stack axis of length 1 to its
    two-dimensional convolution and therefore convolves over width and channels. The MinAtar games are those of pgx, with
    minimal action sets.
