@@ -87,7 +87,7 @@ class DQN:
     def __init__(
         self, env: JaxEnv | HostEnv, config: DQNConfig, default_policy: CompiledDefault, steps: int | None = None
     ) -> None:
-        self.env, self.config, self.default_policy = env, config, default_policy
+        self.env, self.config, self.default_policy, self.steps = env, config, default_policy, steps
         self.form = FORMS[config.form]
         n_outputs = env.n_actions + self.form.extra_outputs
         self.network = q_network(
@@ -165,7 +165,7 @@ class DQN:
 
     def without_updates(self) -> DQN:
         """Returns the same algorithm without its updates: it acts and records steps, but does not learn."""
-        return _ActingOnly(self.env, self.config, self.default_policy)
+        return _ActingOnly(self.env, self.config, self.default_policy, self.steps)
 
     def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
         """Does nothing: DQN learns after every step."""
