@@ -94,7 +94,7 @@ def sb3(env: str, seed: int, steps: int) -> list[dict]:
 
 def worker(agent: str, env: str, seed: int) -> None:
     """Makes one run and prints its rows."""
-    steps = STEPS[env] * (2 if agent in ("dial", "net") else 1)
+    steps = STEPS[env] * (2 if agent == "dial" else 1)
     make = {"sb3": sb3, "net": net_returns}.get(agent, functools.partial(ours, agent))
     rows = make(env, seed, steps)
     print_rows(agent, env, seed, steps, rows)
@@ -122,16 +122,21 @@ def ours(agent: str, env: str, seed: int, steps: int) -> list[dict]:
 
 def net_returns(env: str, seed: int, steps: int) -> list[dict]:
     """Trains a dial and evaluates its return after the price, with lazymdp and with SB3's `evaluate_policy`."""
-    import gymnasium as gym
-    import numpy as np
-    from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.monitor import Monitor
-
     import lazymdp as lz
 
     started, cpu = time.perf_counter(), time.process_time()
     agent = lz.learn.train(env, algorithm="dqn", steps=steps, seed=seed)
     times = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu}
+    return net_rows(agent, env, seed, times)
+
+
+def net_rows(agent, env: str, seed: int, times: dict) -> list[dict]:
+    """Returns the rows of a trained dial: from lazymdp and from SB3, at each price."""
+    import gymnasium as gym
+    import numpy as np
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
     rows = []
     for eta in NET_ETAS:
         played = agent.evaluate([eta], episodes=EPISODES, seed=seed)
