@@ -15,6 +15,7 @@ import environment  # noqa: F401  re-executes this script in benchmarks/.venv, b
 
 # isort: split
 import csv
+import json
 import statistics
 import time
 
@@ -22,6 +23,7 @@ import control
 import report
 
 RUNS = report.ROOT / "benchmarks" / "results" / "algorithms.csv"
+GPU_SPEED = report.ROOT / "benchmarks" / "results" / "deep_gpu.json"
 SEEDS = 3
 STEPS = {
     "minatar/breakout": {"dqn": 300_000, "pqn": 300_000, "sb3": 300_000, "pqn-time": 1_500_000, "sb3-time": 35_000},
@@ -95,6 +97,7 @@ def write_page() -> None:
     from lazymdp.measure.statistics import mean_interval
 
     rows = [*control.made(RUNS), *(row for row in control.made() if row["agent"] in ("dqn", "sb3"))]
+    here = {row["machine"] for row in control.made(RUNS)}  # some runs of dqn were made on another machine
 
     def cell(agent: str, env: str) -> str:
         runs = [row for row in rows if (row["agent"], row["env"]) == (agent, env)]
@@ -102,7 +105,7 @@ def write_page() -> None:
         if not runs:
             return "-"
         mean = mean_interval([float(row["mean_return"]) for row in runs])
-        seconds = statistics.median(float(row["cpu_seconds"]) for row in runs)
+        seconds = statistics.median(float(row["cpu_seconds"]) for row in runs if row["machine"] in here)
         seeds = f"{len(runs)} seed" + "s" * (len(runs) > 1)
         return f"{mean.mean:.4g} ({int(runs[0]['steps']):,} steps, {seconds:.0f} s, {seeds})"
 
@@ -110,20 +113,22 @@ def write_page() -> None:
     for env in STEPS:
         table.append([env, "steps", cell("dqn", env), cell("pqn", env), cell("sb3", env)])
         table.append([env, "time", cell("dqn", env), cell("pqn-time", env), cell("sb3-time", env)])
-    game = atari()
+    game, speed = atari(), json.loads(GPU_SPEED.read_text())["atari"]
     table.append(["ALE/Breakout-v5", "frames", f"{game['dqn']} (10 M)", f"{game['steps']} (10 M)", ""])
     table.append(["ALE/Breakout-v5", "time", f"{game['dqn']} (10 M)", f"{game['time']} (20 M)", ""])
     sections = [
         "`lazymdp train ENV` without `--algorithm` takes `pqn` for MinAtar, whose games are compiled with the learner, "
-        "and `dqn` for everything else, because `dqn` learns from far fewer steps. Where steps cost almost nothing, "
-        "`pqn` with ten times the steps may get further in the same time: see the rows of equal time. Returns at price "
-        "0, means over the seeds of 100 episodes each; processor time of training on one core, compilation included.",
+        "and `dqn` for everything else, because `dqn` learns from far fewer steps. Where steps cost little, `pqn` "
+        "makes many more of them in the same time, and may get further: see the rows of equal time. Returns at price "
+        "0, means over the seeds of 100 episodes each. Times are medians of the processor time of training on one "
+        "core, compilation included, on the machine named above.",
         report.markdown(["environment", "equal", "dqn", "pqn", "SB3 DQN"], table, 2),
         "The row of Atari compares training returns of one seed each on an H200: `dqn` at price 0 "
         "(`results/dqn-dopamine`) and price 0 of a `pqn` dial (`results/breakout`), which is therefore at a "
-        "disadvantage. Alone on that machine, `dqn` trains at about 33,000 frames per second and `pqn` at about twice "
-        "that, hence 20 M frames in equal time. For SB3 on MinAtar, which its zoo does not have, we took the zoo's "
-        "settings for Atari with an MLP.",
+        "disadvantage. `dqn` trained with the newest network choosing, which is no longer the default. Alone on that "
+        f"machine, `dqn` trains at {speed['dqn']:,.0f} frames per second and `pqn` at {speed['pqn']:,.0f} "
+        "(`benchmarks/results/deep_gpu.json`), hence 20 M frames in equal time. For SB3 on MinAtar, which its zoo does "
+        "not have, we took the zoo's settings for Atari with an MLP.",
     ]
     made = report.circumstances(["lazymdp", "jax", "gymnasium", "stable-baselines3", "torch", "box2d", "pgx"])
     report.write("algorithms", "Which algorithm when", {"circumstances": made, "runs": RUNS.name}, sections)

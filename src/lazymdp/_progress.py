@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,6 +43,18 @@ class Rate:
         now, before = time.monotonic(), self._time
         self._time = now
         return made / max(now - before, 1e-9)
+
+
+def show_settings(algorithm: str, env: str, settings: Mapping[str, Any]) -> None:
+    """Shows the settings with which a training run starts."""
+    shown = ", ".join(f"{name} {_shown(value)}" for name, value in settings.items())
+    ERR.print(f"{algorithm} on {env}: {shown}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return (" to " if isinstance(value[0], float) else " x ").join(map(str, value))  # prices, or widths of layers
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
-from dataclasses import asdict, fields, make_dataclass
+from dataclasses import fields, make_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -139,8 +139,6 @@ def train(
         deep("factory").check(config)
         folder = RunFolder(out or Path("runs") / f"{chosen.name}-{re.sub('[/:]', '-', env)}-{seed}")
         folder.create(config)
-        shown = ", ".join(f"{name} {_shown(value)}" for name, value in asdict(chosen).items())
-        say(f"{chosen.name} on {env}: {shown}")
         return _train(folder, config, 0, episodes, checkpoint_seconds, tensorboard, json, control_rate)
 
 
@@ -251,12 +249,6 @@ def _way_on(folder: RunFolder) -> str:
 def _trust(folder: RunFolder) -> str:
     """Return the option that commands need to read this run, or nothing."""
     return " --trust" if foreign_code(folder.config()) else ""
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return (" to " if isinstance(value[0], float) else " x ").join(map(str, value))  # prices, or widths of layers
-    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _summary_writer() -> Any:

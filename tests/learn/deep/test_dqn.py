@@ -17,6 +17,7 @@ from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
 from lazymdp.learn.deep.config import DQNConfig  # noqa: E402
 from lazymdp.learn.deep.dqn import DQN  # noqa: E402
 from lazymdp.learn.deep.jax_env import from_mdp  # noqa: E402
+from lazymdp.learn.deep.loops import HostLoop  # noqa: E402
 from lazymdp.learn.deep.networks import resize_head  # noqa: E402
 from lazymdp.learn.deep.replay import Batch  # noqa: E402
 
@@ -240,3 +241,18 @@ def test_a_buffer_too_small_for_stacked_frames_is_refused():
     config = replace(SMALL, buffer_size=12, learning_starts=8)  # 3 steps of each environment, stacks of 3 frames
     with pytest.raises(ValueError, match="buffer_size is 12, expected at least 16"):
         DQN(CountingHost(), config, uniform(2))
+
+
+def test_a_buffer_that_would_never_be_full_is_no_larger_than_the_run():
+    config = DQNConfig(steps=400, n_envs=4, rollout=10, buffer_size=4000, learning_starts=8, eta=0.0, hidden=(8,))
+    rows, weights = [], []
+    for steps in (None, 400):
+        loop = HostLoop(DQN(CountingHost(), config, uniform(2), steps), 0)
+        for _ in range(config.iterations):
+            loop.advance()
+        rows.append(len(loop.run.learner.replay.reward))
+        weights.append(jax.tree.leaves(loop.run.learner.parameters))
+        loop.close()
+    assert rows == [1000, 104]  # 100 steps, the observations after the last one, and 3 frames
+    for large, small in zip(*weights, strict=True):
+        np.testing.assert_array_equal(large, small)

@@ -129,7 +129,10 @@ def finished(run):
     return run
 
 
-@pytest.mark.parametrize("settings", [FEW, FEW_DQN], ids=["pqn", "dqn"])
+# The buffer of the last one could hold more steps than the run has, and grows with the extensions.
+@pytest.mark.parametrize(
+    "settings", [FEW, FEW_DQN, replace(FEW_DQN, buffer_size=4000)], ids=["pqn", "dqn", "dqn, large buffer"]
+)
 def test_it_makes_no_difference_when_a_run_is_extended(settings):
     """On the host, where the updates on a rollout are made during the next one. Compiled runs are tested below."""
     config = TrainConfig("CartPole-v1", settings)
@@ -308,9 +311,12 @@ def test_a_single_price_is_reported_as_it_is():
     assert {row.eta for row in rows} == {5.0}
 
 
-def test_progress_is_shown_if_wanted(capsys):
+def test_progress_and_settings_are_shown_if_wanted(capsys):
     run_training(TrainConfig("FrozenLake-v1", SMALL), show_progress=True)
     out, shown = capsys.readouterr()
+    first = shown.splitlines()[0]
+    assert first.startswith(f"pqn on FrozenLake-v1: steps {SMALL.steps:,}, eta 0.005 to 0.5, ")
+    assert all(f" {field.name} " in first for field in fields(SMALL))
     assert not out and re.search(r"[\d,]+/s, eta 0: return [\d.]+, control \d+%", " ".join(shown.split()))
 
 

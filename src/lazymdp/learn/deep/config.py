@@ -221,7 +221,7 @@ class DQNConfig(AlgorithmConfig):
     adam_epsilon: float = 1e-8
     """Epsilon of the Adam optimizer."""
     buffer_size: int = 100_000
-    """Agent steps kept in the replay buffer, over all environments."""
+    """Largest number of agent steps kept in the replay buffer, over all environments."""
     batch_size: int = 32
     """Replayed steps per update."""
     learning_starts: int = 1_000

@@ -78,12 +78,16 @@ class DQN:
         env: Environment, compiled or on the host.
         config: Settings.
         default_policy: Default policy, compiled.
+        steps: Agent steps of the whole run, including its extensions; a larger replay buffer would never be full. By
+            default, the buffer has the size that the settings say.
     """
 
     updates_after_steps, updates_carry_over = True, False
 
-    def __init__(self, env: JaxEnv | HostEnv, config: DQNConfig, default_policy: CompiledDefault) -> None:
-        self.env, self.config, self.default_policy = env, config, default_policy
+    def __init__(
+        self, env: JaxEnv | HostEnv, config: DQNConfig, default_policy: CompiledDefault, steps: int | None = None
+    ) -> None:
+        self.env, self.config, self.default_policy, self.steps = env, config, default_policy, steps
         self.form = FORMS[config.form]
         n_outputs = env.n_actions + self.form.extra_outputs
         self.network = q_network(
@@ -98,6 +102,8 @@ class DQN:
                 f"buffer_size is {config.buffer_size}, expected at least {least}: room for two observations of "
                 f"{env.n_frames} frames in each of {config.n_envs} environments."
             )
+        if steps is not None:  # room for the first observations and for the frames before the oldest ones
+            self.replay_rows = min(self.replay_rows, steps // config.n_envs + 1 + env.n_frames)
 
     def init(self, key: Array, parameters: Parameters | None = None) -> DQNLearner:
         """Returns a new learner, whose network starts from `parameters` if given."""
@@ -159,7 +165,7 @@ class DQN:
 
     def without_updates(self) -> DQN:
         """Returns the same algorithm without its updates: it acts and records steps, but does not learn."""
-        return _ActingOnly(self.env, self.config, self.default_policy)
+        return _ActingOnly(self.env, self.config, self.default_policy, self.steps)
 
     def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
         """Does nothing: DQN learns after every step."""

@@ -239,7 +239,9 @@ def _algorithm_in(env: JaxEnv | HostEnv, config: TrainConfig, default_policy: An
     """Returns the algorithm of a run in an environment."""
     settings = config.settings
     compiled = make_default_policy(default_policy, env, needs_probabilities=settings.form == "structured")
-    return DQN(env, settings, compiled) if isinstance(settings, DQNConfig) else PQN(env, settings, compiled)
+    if isinstance(settings, DQNConfig):
+        return DQN(env, settings, compiled, config.total_steps)
+    return PQN(env, settings, compiled)
 
 
 def _read(run: RunFolder, which: str) -> Checkpoint:

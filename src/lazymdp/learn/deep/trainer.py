@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from lazymdp._progress import training_bar
+from lazymdp._progress import show_settings, training_bar
 from lazymdp.defaults.protocol import BadDefault
 from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.compiled_defaults import raising_failures
@@ -61,7 +62,7 @@ def train(
         folder: Folder of the run. If it already holds this run, training continues from the last checkpoint. By
             default, nothing is written.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
-        show_progress: Show a progress bar on standard error.
+        show_progress: Show the settings of a new run, and a progress bar, on standard error.
         on_report: Called about every two seconds and at the end, with the run and its new metrics.
         settings: Settings of the algorithm that replace the defaults for this environment, such as `eta` and `steps`;
             see `lz.learn.PQNConfig` and `lz.learn.DQNConfig`.
@@ -163,7 +164,7 @@ def run_training(
         which: The checkpoint from which a run that the folder holds already continues, `last` or `best`.
         extend_to: New total number of agent steps of a run that the folder holds already.
         checkpoint_seconds: Seconds between checkpoints.
-        show_progress: Show a progress bar on standard error.
+        show_progress: Show the settings of a new run, and a progress bar, on standard error.
         on_report: Called at every report with the run and its new metrics.
         report_seconds: Seconds between reports.
         stop: Called after every iteration. If it returns True, the run ends with a report, a checkpoint and
@@ -218,6 +219,9 @@ def _run_training(
             checkpoint, parts = folder.resume(which)
         bar = None
         if show_progress:
+            if checkpoint is None:
+                name = config.env if config.env != GIVEN_IN_PYTHON else f"an environment {config.env}"
+                show_settings(config.algorithm, name, asdict(config.settings))
             first = 0 if checkpoint is None else checkpoint.step
             bar = closing.enter_context(training_bar(config.total_steps, first))
         state = None if checkpoint is None else checkpoint.arrays
