@@ -76,7 +76,7 @@ def run(
         if json:
             print_json(_plan_json(prepared, count, price_per_hour))
         else:
-            show_line("Every environment and default policy was made once: nothing is missing. Add --go to start.")
+            show_line("Every environment and default policy can be made. Add --go to start.")
         return 0
     with _stopped_by_signals() as stop:
         sweep = run_sweep(prepared, where, tell=say, stop=stop)
