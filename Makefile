@@ -115,7 +115,7 @@ $(VENV)/deep: pyproject.toml $(VENV)/dev
 	touch $@
 
 $(VENV)/sweep: pyproject.toml $(VENV)/deep
-	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]'
+	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]' pandas duckdb
 	# moto separately, and with the botocore that s3fs needs: otherwise pip takes the newest one, which s3fs refuses.
 	$(PIP) install 'moto[s3,server]>=5' "botocore==$$($(BIN)/python -c 'import botocore; print(botocore.__version__)')"
 	touch $@

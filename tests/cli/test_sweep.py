@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -40,12 +41,42 @@ def study(tmp_path, steps=2048):
 
 
 def test_the_plan_is_printed_and_nothing_is_written(tmp_path, capsys):
+    pytest.importorskip("jax")
     command = ["sweep", "run", study(tmp_path), "-o", str(tmp_path / "out"), "--price-per-hour", "3600"]
     assert main([*command, "--workers", "2", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["runs"] == plan["to_do"] == plan["jobs"] == len(plan["order"]) == 4 and plan["workers"] == 2
     assert plan["cost"] == pytest.approx(plan["seconds"]) and plan["wall_seconds"] == pytest.approx(plan["seconds"] / 2)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("go", [[], ["--json"], ["--go"]])
+def test_a_study_that_cannot_be_run_is_refused_and_nothing_is_written(tmp_path, capsys, go):
+    pytest.importorskip("jax")
+    path = study(tmp_path)
+    (tmp_path / "study.toml").write_text((tmp_path / "study.toml").read_text().replace("FrozenLake-v1", "Nowhere-v1"))
+    assert main(["sweep", "run", path, "-o", str(tmp_path / "out"), *go]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "study.toml: pqn on Nowhere-v1 with the default policy uniform: env is 'Nowhere-v1'" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("minatar", ["--device", "gpu", "--price-per-hour", "4", "--workers", "1"]),
+        ("atari", ["--device", "gpu", "--price-per-hour", "4", "--workers", "16"]),
+    ],
+)
+def test_the_guide_has_the_plans_that_are_printed(name, options, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("lazymdp.sweep.plan.check_runs", lambda study: None)  # takes a minute, and prints nothing
+    root = Path(__file__).parents[2]
+    command = ["sweep", "run", f"studies/{name}.toml", "-o", name, *options]
+    block = (root / "docs" / "guides" / "sweep.md").read_text().split(f"$ lazymdp {' '.join(command)}\n")[1]
+    monkeypatch.chdir(tmp_path)  # where no folder of a sweep lies
+    command[2] = str(root / command[2])
+    assert main(command) == 0
+    assert capsys.readouterr().out == block.split("```")[0]
 
 
 def test_bad_arguments_and_bad_folders_are_refused_in_one_line(tmp_path, capsys):
@@ -90,3 +121,38 @@ def test_a_sweep_that_is_interrupted_continues_and_is_plotted(tmp_path, capsys, 
     assert "4 of 4 done, 0 running, 0 waiting, 0 set aside." in capsys.readouterr().out
     assert main(["sweep", "plot", "out", "-o", "frontiers.svg"]) == 0
     assert (tmp_path / "frontiers.svg").stat().st_size > 1_000
+
+
+HANGS = """
+import gymnasium as gym, pathlib, time
+
+class Hangs(gym.Wrapper):
+    def step(self, action):
+        pathlib.Path("it_hangs").touch()
+        time.sleep(1000)
+
+gym.register("Hangs-v0", lambda: Hangs(gym.make("FrozenLake-v1")))
+"""
+
+
+@pytest.mark.sweep
+def test_a_second_ctrl_c_stops_now(tmp_path, monkeypatch):
+    pytest.importorskip("jax")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hangs_for_test.py").write_text(HANGS)
+    path = study(tmp_path)
+    text = (tmp_path / "study.toml").read_text()
+    (tmp_path / "study.toml").write_text(text.replace("FrozenLake-v1", "hangs_for_test:Hangs-v0"))
+    command = [sys.executable, "-m", "lazymdp", "sweep", "run", path, "-o", "out", "--workers", "1", "--go"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+        while not (tmp_path / "it_hangs").exists():
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        assert "Press Ctrl-C again to stop now" in "".join(running.stderr.readline() for _ in range(1))
+        time.sleep(1.0)
+        assert running.poll() is None  # it waits for the run, which hangs
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode == 130 and "Interrupted" in said and time.monotonic() - began < 20.0

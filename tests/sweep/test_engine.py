@@ -161,3 +161,19 @@ def test_a_full_disk_leaves_the_previous_table_and_the_sweep_goes_on(write_study
     sweep, _, _ = run(study, tmp_path)
     assert sweep.table_error == full and len(sweep.results) == 3
     assert (tmp_path / "sweep" / "results.parquet").read_bytes() == before
+
+
+def test_a_result_that_cannot_be_read_is_a_failure_of_this_attempt(write_study, tmp_path, monkeypatch):
+    study = read_study(write_study(TEXT))
+    read, calls = SweepFolder.read_sealed, []
+
+    def first_fails(self, name):
+        calls.append(name)
+        if len(calls) == 1:
+            raise OSError("EndpointConnectionError: no route")
+        return read(self, name)
+
+    monkeypatch.setattr(SweepFolder, "read_sealed", first_fails)
+    sweep, pool, lines = run(study, tmp_path)
+    assert len(sweep.results) == 3 and sorted(pool.attempts.values()) == [1, 1, 2]
+    assert any("its result cannot be read: EndpointConnectionError: no route. Retry 1 of 3" in line for line in lines)

@@ -2,16 +2,22 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.sweep
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.deep.checked_files import read_arrays  # noqa: E402
+from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
 from lazymdp.sweep.execute import Job, execute  # noqa: E402
 from lazymdp.sweep.plan import check_runs  # noqa: E402
+from lazymdp.sweep.run_spec import ALGORITHM_VERSION  # noqa: E402
 from lazymdp.sweep.study_file import StudyError, read_study  # noqa: E402
 from lazymdp.sweep.sweep_folder import SweepFolder  # noqa: E402
+
+PQN_WEIGHTS, DQN_WEIGHTS = 31.10784, 30.47916  # sums of absolute values
 
 
 def never():
@@ -108,6 +114,84 @@ def test_a_run_uses_the_agent_of_another_run_and_a_run_of_the_user(write_study, 
     assert len(results) == 3 and results[0]["rows"] == undisturbed["rows"]
     alone = [result["rows"][-1]["mean_length"] for result in results]
     assert all(row["mean_length"] > 0 for result in results for row in result["rows"]) and len(alone) == 3
+
+
+def test_a_run_at_price_0_leaves_its_agent_at_half_of_its_final_score_and_others_use_it(write_study, tmp_path):
+    methods = """
+        [methods.plain]
+        prices = [0]
+        seeds = 1
+        [methods.lazy]
+        seeds = 1
+        default_policies = ["half:plain"]
+    """
+    study = read_study(write_study(more=methods))
+    plain, lazy = study.specs.values()
+    results = {}
+    for name, stop in (("calm", never), ("stopped", StopAfter(40))):
+        folder = SweepFolder(tmp_path / name)
+        if name == "stopped":
+            with pytest.raises(KeyboardInterrupt):
+                made(plain, folder, stop)
+            training = folder.local / "runs" / plain.id / "training"
+            shutil.copytree(training, tmp_path / "kept")
+            (training / "snapshots" / "000000009999.safetensors").write_text("of a lost attempt, after the checkpoint")
+        results[name] = made(plain, folder)
+        assert folder.names(f"runs/{plain.id}") == {"result.json", "agent", "half"}
+    half = results["calm"]["half"]
+    assert results["stopped"]["half"] == half and 0 < half["step"] < plain.config.total_steps
+    assert set(half) == {"step", "score", "random_score", "final_score"} and 0.0 <= half["random_score"] <= 1.0
+    ours, its = (weights(folder, plain, name) for name in ("half", "agent"))
+    assert any((ours[name] != its[name]).any() for name in ours)
+    kept = {int(path.stem): path for path in (tmp_path / "kept" / "snapshots").iterdir()}
+    if half["step"] in kept:
+        snapshot = read_arrays(kept[half["step"]])[0]
+        assert all((ours[name] == snapshot[name]).all() for name in ours)
+    assert 2 < len(kept) < 50
+    made(lazy, folder)
+    default = RunFolder(folder.local / "runs" / lazy.id / "agent").path / "default"
+    copied = RunFolder(default).read("last").arrays
+    assert all((ours[name] == copied[name]).all() for name in ours)
+
+
+def weights(folder, spec, name):
+    """The weights of an agent that a run has left."""
+    arrays = RunFolder(folder.local / "runs" / spec.id / name).read("last").arrays
+    return {name: array for name, array in arrays.items() if "parameters" in name}
+
+
+def test_half_of_too_short_a_run_is_refused(write_study, tmp_path):
+    methods = """
+        [methods.plain]
+        prices = [0]
+        seeds = 1
+        steps = 64
+        [methods.lazy]
+        seeds = 1
+        default_policies = ["half:plain"]
+    """
+    plain, lazy = read_study(write_study(more=methods)).specs.values()
+    folder = SweepFolder(tmp_path / "sweep")
+    assert "half" not in made(plain, folder)
+    with pytest.raises(FileNotFoundError, match="left no agent at half of its final score.*train it for more steps"):
+        made(lazy, folder)
+
+
+def test_the_version_is_increased_with_every_change_of_results(write_study, tmp_path):
+    """The weights of two short runs. If they change, increase `ALGORITHM_VERSION`, then take over the new numbers."""
+    found = {}
+    for algorithm, more in (("pqn", {}), ("dqn", {"learning_starts": 256, "buffer_size": 1_024, "batch_size": 16})):
+        text = write_study().read_text().replace("pqn", algorithm)
+        text = text if algorithm == "pqn" else text.replace("minibatches = 2", "")
+        text = text.replace(
+            "[settings]", "[settings]\n" + "\n".join(f"{name} = {value}" for name, value in more.items())
+        )
+        spec = next(iter(read_study(write_study(text)).specs.values()))
+        folder = SweepFolder(tmp_path / algorithm)
+        made(spec, folder)
+        found[algorithm] = float(sum(np.abs(a.astype(float)).sum() for a in weights(folder, spec, "agent").values()))
+    assert ALGORITHM_VERSION == 2
+    assert found == {"pqn": pytest.approx(PQN_WEIGHTS, rel=2e-4), "dqn": pytest.approx(DQN_WEIGHTS, rel=2e-4)}
 
 
 def test_what_cannot_be_made_is_refused_before_anything_starts(write_study):

@@ -7,7 +7,8 @@ from lazymdp.sweep.frontier_plot import frontiers, plot_frontiers
 
 def table(rows):
     names = ("env", "method", "default_policy", "price", "eta", "default_alone", "mean_return", "control_rate")
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return columns | {"algorithm": ["dqn"] * len(rows), "seed": [0, 1, 0, 0, 0, 0, 0][: len(rows)]}
 
 
 ROWS = [
@@ -30,6 +31,23 @@ def test_a_point_is_a_price_over_seeds():
     assert one.return_interval.low[1] == 4.0 and one.return_interval.high[1] == 6.0
     assert one.default_alone.return_interval.mean.tolist() == [1.0]
     assert found["Pong"]["both (dial)"].etas.tolist() == [0.01, 0.1]
+
+
+def test_rows_of_one_seed_are_not_counted_as_replicates():
+    first, second = (("Pong", "one", "half:one", "0.1", None, True, score, 0.0) for score in (4.0, 6.0))
+    other_price = ("Pong", "one", "half:one", "0.01", None, True, 4.0, 0.0)
+    lazy = ("Pong", "one", "half:one", "0.1", 0.1, False, 9.0, 0.5)
+    found = frontiers(table([first, second, *[other_price] * 3, lazy]))["Pong"]["one"].default_alone
+    assert found.seeds == (2, 2) and found.return_interval.mean.tolist() == [5.0]
+    assert found.return_interval.low[0] == 4.0 and found.return_interval.high[0] == 6.0
+
+
+def test_two_algorithms_of_a_method_are_two_curves():
+    rows = table([ROWS[0], ROWS[0], ROWS[6]]) | {"algorithm": ["dqn", "pqn", "pqn"]}
+    rows["mean_return"][1] = 16.0
+    found = frontiers(rows)["Pong"]
+    means = {name: curve.return_interval.mean.tolist() for name, curve in found.items()}
+    assert means == {"one, dqn": [4.0], "one, pqn": [16.0]}
 
 
 def test_a_panel_for_every_environment():

@@ -52,3 +52,15 @@ def test_every_member_has_a_result_and_an_agent_and_a_stop_changes_nothing(write
     assert all(made[-1]["default_alone"] and made[-1]["control_rate"] == 0.0 for made in rows["calm"].values())
     agent = lz.learn.load(tmp_path / "calm" / "runs" / job.specs[0].id / "agent")
     assert agent.is_dial
+
+
+def test_a_member_does_not_depend_on_the_others(write_study, tmp_path):
+    specs = list(read_study(write_study(TEXT)).specs.values())
+    rows = {}
+    for name, members in (("all", specs), ("alone", specs[-1:]), ("turned", specs[::-1])):
+        folder, beats = SweepFolder(tmp_path / name), []
+        (job,) = make_jobs(members)
+        execute(job, folder, lambda *beat, beats=beats: beats.append(beat), lambda: False, 1000.0)
+        rows[name] = folder.read_sealed(f"runs/{specs[-1].id}/result.json")["rows"]
+        assert {beat[2] for beat in beats} >= {"starting", "training", "evaluating"}
+    assert rows["alone"] == rows["all"] == rows["turned"]

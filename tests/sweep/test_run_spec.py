@@ -1,5 +1,6 @@
 """The id of a run: it changes with everything that decides the result, and with nothing else."""
 
+import json
 from dataclasses import fields, replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from lazymdp.learn.deep.config import DQNConfig, PQNConfig
 from lazymdp.learn.deep.train_config import TrainConfig
 from lazymdp.sweep import run_spec
-from lazymdp.sweep.run_spec import Evaluation, RunSpec, reference
+from lazymdp.sweep.run_spec import Evaluation, RunSpec, _hashed, reference
 
 PQN = RunSpec(TrainConfig("minatar/breakout", PQNConfig(eta=0.1)), Evaluation((0.1,)))
 DQN = RunSpec(TrainConfig("CartPole-v1", DQNConfig(eta=0.1, warm_start="run:0123abcd")), Evaluation((0.1,)))
@@ -35,6 +36,19 @@ def test_every_part_of_a_spec_changes_its_id():
         changed.append(replace(PQN, evaluation=replace(PQN.evaluation, **{field.name: value})))
     ids = {spec.id for spec in changed}
     assert len(ids) == len(changed) and PQN.id not in ids
+
+
+@pytest.mark.parametrize("spec", [PQN, DQN])
+def test_every_setting_of_an_algorithm_and_every_keyword_of_the_environment_changes_the_id(spec):
+    about, ids = spec.to_json(), {spec.id}
+    for name in about["config"]["settings"]:
+        other = json.loads(json.dumps(about))
+        other["config"]["settings"][name] = "changed"
+        ids.add(_hashed({**other, "algorithm_version": run_spec.ALGORITHM_VERSION}))
+    assert {*about["config"]["settings"]} == {field.name for field in fields(spec.config.settings)}
+    kwargs = replace(spec, config=replace(spec.config, env="CartPole-v1", env_kwargs={"sutton_barto_reward": True}))
+    ids |= {kwargs.id, replace(kwargs, config=replace(kwargs.config, env_kwargs={"sutton_barto_reward": False})).id}
+    assert len(ids) == 3 + len(about["config"]["settings"])
 
 
 def test_another_version_of_the_algorithms_makes_all_runs_again(monkeypatch):

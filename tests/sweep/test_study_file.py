@@ -110,6 +110,43 @@ def test_a_function_is_named_by_its_source(write_study, tmp_path, monkeypatch):
     assert not set(before) & {run.spec.id for run in read_study(write_study(ATARI, more)).runs}
 
 
+def test_a_function_in_a_package_is_named_by_the_source_of_the_package(write_study, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package_of_test").mkdir()
+    for name, text in (("__init__", ""), ("net", "SIZE = 1"), ("act", "from package_of_test.net import SIZE")):
+        (tmp_path / "package_of_test" / f"{name}.py").write_text(text)
+    more = "default_policies = ['package_of_test.act:act']\n"
+    before = [run.spec.id for run in read_study(write_study(ATARI, more)).runs]
+    (tmp_path / "package_of_test" / "notes.txt").write_text("not code")
+    assert before == [run.spec.id for run in read_study(write_study(ATARI, more)).runs]
+    (tmp_path / "package_of_test" / "net.py").write_text("SIZE = 2")
+    assert not set(before) & {run.spec.id for run in read_study(write_study(ATARI, more)).runs}
+
+
+def test_the_agent_at_half_of_the_final_score_is_that_of_the_run_at_price_0(write_study):
+    more = """
+        [methods.scratch]
+        algorithms = ["dqn"]
+        prices = [0, 0.05]
+        [methods.pretrained]
+        algorithms = ["dqn"]
+        prices = [0.05]
+        default_policies = ["half:scratch:epsilon=0.1"]
+        [methods.warm]
+        algorithms = ["dqn"]
+        prices = [0.05]
+        warm_start = "half:scratch"
+    """
+    runs = read_study(write_study(ATARI, more)).runs
+    plain = {(run.spec.config.env, run.spec.config.seed): run.spec for run in runs if run.price == "0"}
+    assert all(spec.leaves_half for spec in plain.values()) and len(plain) == 4
+    for run in runs:
+        needed = plain[run.spec.config.env, run.spec.config.seed].id
+        if run.method == "pretrained":
+            assert run.spec.config.default_policy == f"half:{needed}:epsilon=0.1"
+        assert run.spec.needed_runs == (() if run.method == "scratch" else (needed,))
+
+
 def test_packed_runs_share_a_network_that_sees_the_price(write_study):
     text = """
         environments = ["minatar/breakout"]
@@ -136,6 +173,9 @@ def test_packed_runs_share_a_network_that_sees_the_price(write_study):
         ("prices = [[0.5, 0.1]]", r"dqn on ALE/Pong-v5: eta is \(0\.5, 0\.1\), expected a range"),
         ("prices = [0.1, 0.1]", r"prices is \[0\.1, 0\.1\], expected each entry once"),
         ("prices = []", r"prices is \[\], expected a list such as"),
+        ("pack = 'yes'", r"pack is 'yes', expected true or false"),
+        ("default_policies = [0, '0']", r"default_policies is \[0, '0'\], expected each entry once"),
+        ("evaluation = {prices = [0.1, 0.1]}", r"evaluation\.prices is \[0\.1, 0\.1\], expected each price once"),
         ("steps = 0", r"ALE/Pong-v5: steps is 0, expected at least 1"),
         ("[settings]\nn_env = 3", r"ALE/Pong-v5: dqn has no setting 'n_env'; it has"),
         ("[settings]\neta = 3", r"settings\.eta is 3, expected the key prices instead"),
@@ -150,6 +190,11 @@ def test_packed_runs_share_a_network_that_sees_the_price(write_study):
         (
             "[methods.a]\ndefault_policies = ['method:b']\n[methods.b]\ndefault_policies = ['method:a']",
             r"methods is 'a, b', expected methods that do not need each other's agents in a circle",
+        ),
+        (
+            "[methods.a]\ndefault_policies = ['half:b']\n[methods.b]\nprices = [0.1]\nalgorithms = ['dqn']",
+            r"a\.default_policies is 'half:b', expected a method with one run at price 0 that is not packed on "
+            "ALE/Pong-v5 for seed 0; b has 0",
         ),
         (
             "[methods.a]\nwarm_start = 'method:b'\nalgorithms = ['dqn']\n[methods.b]\nprices = [0]",
@@ -173,14 +218,17 @@ def test_a_missing_key_and_a_missing_file_are_named(write_study, tmp_path):
         read_study(write_study("environments = ["))
     with pytest.raises(FileNotFoundError, match="there is no study file"):
         read_study(tmp_path / "nothing.toml")
+    with pytest.raises(OSError, match=r"the study file .* cannot be read: Is a directory"):
+        read_study(tmp_path)
 
 
 def test_the_studies_of_the_repository_are_those_of_the_paper_and_ours():
     atari = read_study(STUDIES / "atari.toml").runs
-    assert Counter(run.method for run in atari) == {"half": 180} | dict.fromkeys(
-        ("scratch", "warm", "pretrained"), 1260
-    )
-    assert len({run.spec.config.env for run in atari}) == 60 and len({run.spec.id for run in atari}) == 3960
+    assert Counter(run.method for run in atari) == dict.fromkeys(("scratch", "warm", "pretrained"), 60 * 7 * 3)
+    assert len({run.spec.config.env for run in atari}) == 60 and len({run.spec.id for run in atari}) == 60 * 7 * 3 * 3
+    plain = {run.spec.id for run in atari if run.method == "scratch" and run.price == "0"}
+    for run in atari:
+        assert run.spec.needed_runs == () if run.method == "scratch" else set(run.spec.needed_runs) <= plain
     minatar = read_study(STUDIES / "minatar.toml").runs
     assert Counter(run.method for run in minatar) == {"augmented": 400, "structured": 400, "dial": 50}
     assert len({run.spec.group for run in minatar}) == 15

@@ -22,7 +22,7 @@ import gymnasium as gym
 
 class Odd(gym.Wrapper):
     def step(self, action):
-        print('{"error": "not a message"}')
+        print('{"error": "not a message"}', os.environ["ODD_API_KEY"])
         if os.path.exists(os.environ["ODD_HANGS"]):
             time.sleep(1000)
         if os.path.exists(os.environ["ODD_DIES"]):
@@ -43,6 +43,7 @@ def job(write_study, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("ODD_HANGS", "ODD_DIES"):
         monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("ODD_API_KEY", "never-write-this")
     path = write_study()
     path.write_text(path.read_text().replace("FrozenLake-v1", "odd_env_of_test:Odd-v0"))
     return Job((next(iter(read_study(path).specs.values())),))
@@ -54,6 +55,8 @@ def test_a_killed_process_a_hang_and_a_stop_each_leave_a_checkpoint(job, tmp_pat
     (tmp_path / "ODD_DIES").write_text("")
     outcome = supervise(job, address, limits)
     assert outcome.status == "failed" and "SIGKILL" in outcome.reason and not (tmp_path / "ODD_DIES").exists()
+    assert "***" in outcome.log and "never-write-this" not in outcome.log
+    assert "progress.json" not in folder.names(f"runs/{name}")  # `status` must not show it as running
 
     def when_training(then):
         while "last.safetensors" not in folder.names(f"runs/{name}/training"):

@@ -1,32 +1,10 @@
 """The folder of a sweep, local and on moto's S3 server: whole files, whole checkpoints, and a whole sweep."""
 
-import os
+import threading
 
 import pytest
 
 from lazymdp.sweep.sweep_folder import SweepFolder
-
-MOTO = "pip install 'moto[s3,server]' s3fs"
-
-
-@pytest.fixture(scope="module")
-def bucket():
-    """The address of an empty bucket on an S3 server in this process."""
-    server = pytest.importorskip("moto.server", reason=MOTO)
-    boto3 = pytest.importorskip("boto3", reason=MOTO)
-    pytest.importorskip("s3fs", reason=MOTO)
-    running = server.ThreadedMotoServer(port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-             "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    boto3.client("s3").create_bucket(Bucket="studies")
-    yield "s3://studies"
-    running.stop()
-    for name, value in before.items():
-        os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -40,13 +18,18 @@ def folder(request, tmp_path):
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
-def test_small_files_are_written_read_and_removed(folder):
+def test_small_files_are_written_read_and_removed(folder, tmp_path):
     assert folder.read("runs/a/result.json") is None and folder.names("runs") == set()
     folder.write_sealed("runs/a/result.json", {"rows": [1, 2]})
     folder.write("runs/b/result.json", '{"rows": [], "checksum": "00000000"}')
     assert folder.names("runs") == {"a", "b"} and folder.names("runs/a") == {"result.json"}
     assert folder.read_sealed("runs/a/result.json") == {"rows": [1, 2]}
     assert folder.read_sealed("runs/b/result.json") is None  # its checksum does not match
+    source = tmp_path / "damaged"
+    source.write_bytes(bytes(range(256)))
+    folder.send_file(source, "runs/c/result.json")
+    assert folder.read_sealed("runs/c/result.json") is None  # it is not even text
+    folder.remove("runs/c")
     folder.remove("runs/b")
     folder.remove("runs/nothing")
     assert folder.names("runs") == {"a"}
@@ -90,6 +73,45 @@ def test_a_checkpoint_is_completed_by_the_file_that_is_sent_last(bucket, monkeyp
     assert [one.rpartition("/")[2] for one in sent] == [
         "best.safetensors", "metrics.csv", "replay-1.safetensors", "last.safetensors",
     ]  # fmt: skip
+
+
+def test_a_file_is_created_once(bucket):
+    folder = SweepFolder(f"{bucket}/created")
+    made = []
+    both = [
+        threading.Thread(target=lambda text=text: made.append(folder.create("lease-1.json", text))) for text in "ab"
+    ]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert sorted(made) == [False, True] and folder.read("lease-1.json") in ("a", "b")
+
+
+def test_every_failure_of_a_remote_folder_is_an_os_error(bucket, monkeypatch):
+    folder = SweepFolder(f"{bucket}/lost")
+
+    class NoConnection(Exception):
+        pass
+
+    def fails(*_, **__):
+        raise NoConnection("no route to the endpoint")
+
+    for name in ("cat_file", "pipe_file", "ls", "exists", "put_file"):
+        monkeypatch.setattr(folder._files, name, fails, raising=False)
+    for call in (
+        lambda: folder.read("a"), lambda: folder.write("a", "text"), lambda: folder.names("a"),
+        lambda: folder.remove("a"), lambda: folder.send_file("a", "b"),
+    ):  # fmt: skip
+        with pytest.raises(OSError, match="NoConnection: no route to the endpoint"):
+            call()
+
+
+def test_a_password_in_an_address_is_not_shown():
+    pytest.importorskip("fsspec")
+    with pytest.raises(ValueError, match="nowhere://host/study: Protocol not known") as raised:
+        SweepFolder("nowhere://me:hunter22@host/study")
+    assert "hunter22" not in str(raised.value)
 
 
 def test_a_file_and_an_unknown_protocol_are_refused(tmp_path):

@@ -36,6 +36,22 @@ def test_what_is_running_done_and_set_aside_and_the_time_left(write_study, tmp_p
     assert reader.read().done == 1  # a result is done only if its checksum matches
 
 
+def test_the_time_left_before_any_run_is_done_comes_from_those_that_are_running(write_study, tmp_path):
+    study, folder = read_study(write_study(TEXT)), SweepFolder(tmp_path / "sweep")
+    write_plan(folder, study.runs)
+    first, second, *_ = study.specs
+    steps, now = study.specs[first].config.total_steps, time.time()
+    progress = {"total": steps, "runs": 1, "time": now}
+    folder.write_sealed(f"runs/{first}/progress.json", {**progress, "step": 0, "doing": "starting"})
+    assert StatusReader(str(tmp_path / "sweep")).read().seconds_left is None
+    # It continued from a half, and has made a quarter in 50 s: 200 s per run.
+    made = {"step": 3 * steps // 4, "doing": "training", "from_step": steps // 2, "since": now - 50.0}
+    folder.write_sealed(f"runs/{first}/progress.json", {**progress, **made})
+    assert StatusReader(str(tmp_path / "sweep")).read().seconds_left == pytest.approx(4.25 * 200.0, rel=0.01)
+    folder.write_sealed(f"runs/{second}/progress.json", {**progress, **made, "runs": 2})  # two runs in one job
+    assert StatusReader(str(tmp_path / "sweep")).read().seconds_left == pytest.approx(2.75 * 200.0 / 2, rel=0.01)
+
+
 def test_another_folder_is_refused_with_the_way_on(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"is not the folder of a sweep.*lazymdp sweep run STUDY\.toml -o"):
         StatusReader(str(tmp_path)).read()

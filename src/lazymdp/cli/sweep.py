@@ -62,6 +62,7 @@ def run(
         json: Print JSON.
     """
     _check_numbers(workers, cores, gpus, price_per_hour, checkpoint_seconds, hang_seconds)
+    from lazymdp.sweep.plan import check_runs
     from lazymdp.sweep.run_sweep import Prepared, Where, run_sweep
     from lazymdp.sweep.supervise import Limits
 
@@ -71,13 +72,11 @@ def run(
     if not json:
         _show_plan(prepared, count, price_per_hour)
     if not go:
+        check_runs(prepared.study)
         if json:
             print_json(_plan_json(prepared, count, price_per_hour))
         else:
-            from lazymdp.sweep.plan import check_runs
-
-            check_runs(prepared.study)
-            show_line("Every environment and default policy was made once: nothing is missing. Add --go to start.")
+            show_line("Every environment and default policy can be made. Add --go to start.")
         return 0
     with _stopped_by_signals() as stop:
         sweep = run_sweep(prepared, where, tell=say, stop=stop)
@@ -88,7 +87,7 @@ def run(
         show_line(f"{len(sweep.results)} of {prepared.plan.total} runs are done, {len(sweep.set_aside)} set aside.")
         for name, reason in sweep.set_aside.items():
             show_line(f"  {name}: {reason}")
-        show_line(f"Results: {prepared.folder.address}/results.parquet")
+        show_line(f"Results: {prepared.folder.shown}/results.parquet")
     if sweep.table_error:
         raise OSError(f"the table of results was not written: {sweep.table_error}. Run the same command again.")
     if sweep.stopped:
@@ -214,8 +213,8 @@ def _estimate(plan: Any, workers: int | None, price: float | None) -> str:
     seconds, wall = plan.machine_seconds, plan.wall_seconds(workers or 1)
     if seconds is None or wall is None:
         return "Time: unknown. Once the first runs are finished, their speed is used."
-    many = "" if workers is None else f", {_duration(wall)} with {workers} at a time"
-    words = f"Time: {_duration(seconds)} of one worker{many}."
+    many = f", {_duration(wall)} with {workers}" if workers is not None and workers > 1 else ""
+    words = f"Time: {_duration(seconds)} with one worker{many}."
     return (
         words if price is None else f"{words} Cost: {seconds / 3600.0 * price:,.2f}, at {price:g} per worker and hour."
     )

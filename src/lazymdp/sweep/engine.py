@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from lazymdp.sweep.execute import Job
 from lazymdp.sweep.results_table import RunLabels, write_table
 from lazymdp.sweep.supervise import Outcome
-from lazymdp.sweep.sweep_folder import FAILED, PROGRESS, RESULT, SweepFolder
+from lazymdp.sweep.sweep_folder import FAILED, RESULT, SweepFolder
 
 RETRIES = 3
 """Number of times a job is tried again, from its checkpoint, before it is set aside."""
@@ -110,12 +110,15 @@ class Sweep:
 
     def _collected(self, job: Job) -> Outcome:
         """Takes over the results of a job that says that it is done; it has failed if one of them is not there."""
-        found = {spec.id: self.folder.read_sealed(f"runs/{spec.id}/{RESULT}") for spec in job.specs}
+        try:
+            found = {spec.id: self.folder.read_sealed(f"runs/{spec.id}/{RESULT}") for spec in job.specs}
+        except OSError as error:  # a remote folder that cannot be reached
+            return Outcome("failed", f"its result cannot be read: {error}")
         self.results.update({name: result for name, result in found.items() if result is not None})
         missing = [name for name, result in found.items() if result is None]
         if missing:
-            return Outcome("failed", f"runs/{missing[0]}/{RESULT} is missing or damaged")
-        self.folder.remove(f"runs/{job.specs[0].id}/{PROGRESS}")
+            where = f"{self.folder.shown}/runs/{missing[0]}/{RESULT}"
+            return Outcome("failed", f"{where} is missing or damaged; can every node reach this folder?")
         self.tell(f"{self._counts()}  {self._name(job)}")
         return Outcome("done")
 

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,18 @@ from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.learn.deep.train_config import TrainConfig
 from lazymdp.learn.deep.trust import CONFIG
 from lazymdp.sweep.extras import deep
-from lazymdp.sweep.run_spec import RunSpec, reference
+from lazymdp.sweep.half_trained import Snapshots
+from lazymdp.sweep.run_spec import Evaluation, RunSpec, reference
 from lazymdp.sweep.sweep_folder import RESULT, SweepFolder
 
 Beat = Callable[[int, int, str], None]
 """Called with the steps made, the steps in total and what is being done. It shows that the job has not hung."""
 Stop = Callable[[], bool]
 """Returns whether the job should stop with a checkpoint."""
+HALF = "half"
+"""Folder of a run's agent at half of its final score."""
+_RANDOM_EPISODES = 20
+"""Largest number of episodes in which the score of random choices is measured."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Job:
 
     specs: tuple[RunSpec, ...]
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Name of the job: the id of its run; for a population, a hash of the ids of all runs."""
         if self.specs[0].member_price is None:
@@ -52,7 +58,7 @@ class Job:
         """Agent steps of all runs together."""
         return sum(spec.config.total_steps for spec in self.specs)
 
-    @property
+    @cached_property
     def needed_runs(self) -> set[str]:
         """Ids of the runs that have to be finished first."""
         return {name for spec in self.specs for name in spec.needed_runs}
@@ -82,6 +88,7 @@ def execute(job: Job, folder: SweepFolder, beat: Beat, stop: Stop, checkpoint_se
 
         def train() -> Any:
             step = RunFolder(copy.path).step() if (copy.path / CONFIG).is_file() else None
+            on_window = Snapshots(copy.path, step or 0).keep if spec.leaves_half else lambda run: None
 
             def on_report(run: Any, _: Any) -> None:
                 nonlocal step
@@ -94,7 +101,7 @@ def execute(job: Job, folder: SweepFolder, beat: Beat, stop: Stop, checkpoint_se
 
             return deep("trainer").run_training(
                 config, folder=RunFolder(copy.path), checkpoint_seconds=checkpoint_seconds, on_report=on_report,
-                report_seconds=min(2.0, checkpoint_seconds), stop=asked,
+                report_seconds=min(2.0, checkpoint_seconds), on_window=on_window, stop=asked,
             )  # fmt: skip
 
         beat(0, total, "starting")
@@ -105,9 +112,10 @@ def execute(job: Job, folder: SweepFolder, beat: Beat, stop: Stop, checkpoint_se
             agent = train()
         finally:
             copy.send()
-        played = _evaluate(agent, spec, beat, stop)
+        played = _evaluate(agent, spec.evaluation, beat, stop)
+        half = _write_half(agent, spec, copy.path, config, folder, beat, stop) if spec.leaves_half else None
         _export(copy.path, config, folder, f"{name}/agent")
-    write_result(folder, spec, rows_of(played), played.doubts(), time.monotonic() - started)
+    write_result(folder, spec, rows_of(played), played.doubts(), time.monotonic() - started, half)
     folder.remove(f"{name}/training")
 
 
@@ -122,12 +130,17 @@ def resolved(spec: RunSpec, folder: SweepFolder) -> Iterator[TrainConfig]:
             if found is None:
                 return text
             kind, name, manner = found
-            source = f"inputs/{name}" if kind == "input" else f"runs/{name}/agent"
+            source = {"input": f"inputs/{name}", "run": f"runs/{name}/agent", "half": f"runs/{name}/{HALF}"}[kind]
             path = copies.enter_context(folder.working_copy(source)).path
+            if kind == "half" and not (path / CONFIG).is_file():
+                raise FileNotFoundError(
+                    f"the run {name} left no agent at half of its final score, because too few episodes ended: train "
+                    "it for more steps."
+                )
             if not (path / CONFIG).is_file():
                 files = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
                 if len(files) != 1:
-                    raise FileNotFoundError(f"{folder.address}/{source} is incomplete: start the sweep again.")
+                    raise FileNotFoundError(f"{folder.shown}/{source} is incomplete: start the sweep again.")
                 path = files[0]
             return f"{path}:{manner}" if manner else str(path)
 
@@ -137,9 +150,7 @@ def resolved(spec: RunSpec, folder: SweepFolder) -> Iterator[TrainConfig]:
         yield replace(config, default_policy=local(config.default_policy), settings=settings)
 
 
-def _evaluate(agent: Any, spec: RunSpec, beat: Beat, stop: Stop) -> Any:
-    evaluation = spec.evaluation
-
+def _evaluate(agent: Any, evaluation: Evaluation, beat: Beat, stop: Stop) -> Any:
     def progress(done: int, total: int) -> None:
         beat(done, total, "evaluating")
         if stop():
@@ -152,6 +163,20 @@ def _evaluate(agent: Any, spec: RunSpec, beat: Beat, stop: Stop) -> Any:
             evaluation.etas, episodes=evaluation.episodes, seed=evaluation.seed, epsilon=evaluation.epsilon,
             max_steps=evaluation.max_steps, progress=progress,
         )  # fmt: skip
+
+
+def _write_half(
+    agent: Any, spec: RunSpec, training: Path, config: TrainConfig, folder: SweepFolder, beat: Beat, stop: Stop
+) -> dict[str, Any] | None:
+    """Writes the agent at half of its final score, if there is one, and returns its step and scores."""
+    few = replace(spec.evaluation, epsilon=1.0, episodes=min(spec.evaluation.episodes, _RANDOM_EPISODES))
+    snapshots = Snapshots(training, config.total_steps)
+    found = snapshots.choose(float(_evaluate(agent, few, beat, stop).returns.mean()))
+    if found is None:
+        return None
+    arrays, about = found
+    write_agent(config, arrays, about["step"], folder, f"runs/{spec.id}/{HALF}")
+    return about
 
 
 def _export(training: Path, config: TrainConfig, folder: SweepFolder, name: str) -> None:
@@ -193,8 +218,9 @@ def rows_of(played: Any) -> list[dict[str, Any]]:
 
 
 def write_result(
-    folder: SweepFolder, spec: RunSpec, rows: list[dict[str, Any]], doubts: list[str], seconds: float
-) -> None:
+    folder: SweepFolder, spec: RunSpec, rows: list[dict[str, Any]], doubts: list[str], seconds: float,
+    half: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Writes the result of a run, which is then done.
 
     Args:
@@ -203,12 +229,13 @@ def write_result(
         rows: Its rows of the table.
         doubts: What contradicts that the agent is optimal; see `AgentEvaluation.doubts`.
         seconds: Wall time of the last attempt.
+        half: Step and scores of its agent at half of its final score, if there is one.
     """
     import jax
 
     about = {
         "run": spec.id, "spec": spec.to_json(), "rows": rows, "doubts": doubts, "seconds": round(seconds, 3),
         "machine": platform.node(), "device": jax.devices()[0].device_kind, "platform": jax.default_backend(),
-        "versions": versions(),
+        "versions": versions(), **({"half": half} if half is not None else {}),
     }  # fmt: skip
     folder.write_sealed(f"runs/{spec.id}/{RESULT}", about)

@@ -47,10 +47,14 @@ def frontiers(table: dict[str, list[Any]]) -> dict[str, dict[str, Frontier]]:
     """
     rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
     many = len({row["default_policy"] for row in rows}) > 1
+    algorithms: dict[str, set[str]] = defaultdict(set)  # of each method
+    for row in rows:
+        algorithms[row["method"]].add(row["algorithm"])
     found: dict[str, dict[str, dict[Any, list[dict[str, Any]]]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         dial = " to " in row["price"]
-        name = row["method"] + (f", {row['default_policy']}" if many else "")
+        name = row["method"] + (f", {row['algorithm']}" if len(algorithms[row["method"]]) > 1 else "")
+        name += f", {row['default_policy']}" if many else ""
         name += " (dial)" if dial and "dial" not in row["method"] else ""
         point = None if row["default_alone"] else row["eta"] if dial else row["price"]
         found[row["env"]][name].setdefault(point, []).append(row)
@@ -64,12 +68,19 @@ def _frontier(points: dict[Any, list[dict[str, Any]]]) -> Frontier:
 
 
 def _summary(points: list[list[dict[str, Any]]], alone: Frontier | None) -> Frontier:
-    intervals = [iqm_interval([row["mean_return"] for row in rows]) for rows in points]
+    returns, rates = ([_by_seed(rows, column) for rows in points] for column in ("mean_return", "control_rate"))
+    intervals = [iqm_interval(one) for one in returns]
     mean, low, high = (np.array([float(part[place]) for part in intervals]) for place in range(3))
-    rates = np.array([float(np.mean([row["control_rate"] for row in rows])) for rows in points])
-    counts = [len(rows) for rows in points]
-    return Frontier(np.array([_eta(rows) for rows in points]), rates, Interval(mean, low, high),
-                    (min(counts), max(counts)), alone)  # fmt: skip
+    counts = [len(one) for one in returns]
+    etas = np.array([_eta(rows) for rows in points])
+    rate = np.array([float(np.mean(one)) for one in rates])
+    return Frontier(etas, rate, Interval(mean, low, high), (min(counts), max(counts)), alone)
+
+
+def _by_seed(rows: list[dict[str, Any]], column: str) -> list[float]:
+    """Returns one number per seed: rows of one seed, such as the default policy at every price, are no replicates."""
+    seeds = dict.fromkeys(row["seed"] for row in rows)
+    return [float(np.mean([row[column] for row in rows if row["seed"] == seed])) for seed in seeds]
 
 
 def _eta(rows: list[dict[str, Any]]) -> float:

@@ -48,8 +48,7 @@ def execute_packed(job: Job, folder: SweepFolder, beat: Beat, stop: Stop, checkp
                 saved = time.monotonic()
             if stopped and done < iterations:
                 raise KeyboardInterrupt
-        beat(0, 1, "evaluating")
-        played = _evaluate(population, runs, job.specs)
+        played = _evaluate(population, runs, job.specs, beat, stop)
         arrays = deep("named_arrays").to_named(runs)
         seconds = time.monotonic() - started
         for place, spec in enumerate(job.specs):
@@ -71,14 +70,21 @@ def _restored(runs: Any, path: Path) -> tuple[Any, int]:
         return runs, 0
 
 
-def _evaluate(population: Any, runs: Any, specs: tuple[RunSpec, ...]) -> Any:
+def _evaluate(population: Any, runs: Any, specs: tuple[RunSpec, ...], beat: Beat, stop: Stop) -> Any:
     """Plays whole episodes with every member at its own prices, and with the default policy alone."""
+
+    def progress(done: int, total: int) -> None:
+        beat(done, total, "evaluating")
+        if stop():
+            raise KeyboardInterrupt
+
     module, evaluation = deep("evaluation_episodes"), specs[0].evaluation
     etas = np.array([[*(spec.evaluation.etas or ()), math.inf] for spec in specs])
     limit = evaluation.max_steps or population.algorithm.env.max_steps or module.MAX_STEPS
     return population.evaluate(
-        runs, etas, episodes=evaluation.episodes, seed=evaluation.seed, epsilon=evaluation.epsilon, max_steps=limit
-    )
+        runs, etas, episodes=evaluation.episodes, seed=evaluation.seed, epsilon=evaluation.epsilon, max_steps=limit,
+        progress=progress,
+    )  # fmt: skip
 
 
 def _of_member(played: Any, place: int) -> Any:

@@ -68,8 +68,9 @@ def make_plan(study: Study, results: Mapping[str, Mapping[str, Any]], set_aside:
     jobs = make_jobs([spec for name, spec in specs.items() if name not in results and name not in set_aside])
     finished = finished_speeds(results.values())
     speeds = [speed_of(job.specs[0], device, finished) for job in jobs]
-    seconds = tuple(None if speed is None else job.steps / speed.steps_per_second
-                    for job, speed in zip(jobs, speeds, strict=True))  # fmt: skip
+    seconds = tuple(
+        None if speed is None else speed.seconds(job.steps) for job, speed in zip(jobs, speeds, strict=True)
+    )
     sources = tuple(dict.fromkeys(_source(job, speed, device) for job, speed in zip(jobs, speeds, strict=True)))
     return Plan(len(specs), len(results), len(set_aside), tuple(jobs), seconds, sources)
 
@@ -87,7 +88,7 @@ def _source(job: Job, speed: Speed | None, device: str) -> str:
     kind = f"{config.algorithm} on {config.env.partition('/')[0] if '/' in config.env else config.env}"
     if speed is None:
         return f"{kind}: no speed has been measured on a {device}"
-    return f"{kind}: {speed.steps_per_second:,.0f} steps/s ({speed.source})"
+    return f"{kind}: {speed}"
 
 
 def check_runs(study: Study) -> None:
@@ -95,7 +96,7 @@ def check_runs(study: Study) -> None:
     factory, checked = deep("factory"), set()
     for run in study.runs:
         config: Any = run.spec.config
-        if (found := reference(config.default_policy)) is not None and found[0] == "run":
+        if (found := reference(config.default_policy)) is not None and found[0] != "input":
             config = replace(config, default_policy="uniform")  # it does not exist yet
         elif found is not None:
             folder, manner = next(iter(study.inputs.files[found[1]].values())), found[2]

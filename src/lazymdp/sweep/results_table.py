@@ -74,8 +74,8 @@ def read_plan(folder: SweepFolder) -> list[RunLabels]:
     found = folder.read_sealed(PLAN)
     if found is None:
         raise FileNotFoundError(
-            f"{folder.address} is not the folder of a sweep: it has no whole {PLAN}. Start one with `lazymdp sweep run "
-            f"STUDY.toml -o {folder.address} --go`."
+            f"{folder.shown} is not the folder of a sweep: it has no whole {PLAN}. Start one with `lazymdp sweep run "
+            f"STUDY.toml -o {folder.shown} --go`."
         )
     return [RunLabels(**about) for about in found["runs"]]
 
@@ -102,7 +102,7 @@ def read_table(folder: SweepFolder) -> dict[str, list[Any]]:
     """Returns the columns of the table of results."""
     arrow = pyarrow()
     if RESULTS not in folder.names(""):
-        raise FileNotFoundError(f"{folder.address} has no {RESULTS} yet: no run is finished.")
+        raise FileNotFoundError(f"{folder.shown} has no {RESULTS} yet: no run is finished.")
     with folder.local_file(RESULTS) as path:
         columns: dict[str, list[Any]] = arrow.parquet.read_table(path).to_pydict()
     return columns

@@ -61,7 +61,11 @@ class Inputs:
         return f"input:{digest.hexdigest()[:16]}"
 
     def code_of(self, env: str, default_policy: str) -> tuple[str, ...]:
-        """Returns checksums of the files of the modules that a run imports by name: its results depend on them."""
+        """Returns checksums of the modules that a run imports by name, on which its results depend.
+
+        That of a module in a package covers all source files of the package. Other modules that it imports are not
+        covered.
+        """
         modules = [env.partition(":")[0]] if names_module(env) else []
         if names_function(default_policy):
             modules.append(default_policy.partition(":")[0])
@@ -77,14 +81,20 @@ class Inputs:
 
 
 def _source_checksum(module: str) -> str:
-    """Returns a checksum of the file of a module; `unknown` if there is none."""
+    """Returns a checksum of the file of a module, or of its package; `unknown` if there is none."""
     sys.path.append(str(Path.cwd()))  # as the commands do
+    importlib.invalidate_caches()
     try:
-        found = importlib.util.find_spec(module)
+        found = importlib.util.find_spec(module.partition(".")[0])
     except (ImportError, ValueError):
         found = None
     finally:
         sys.path.pop()
     if found is None or not found.origin or not Path(found.origin).is_file():
         return "unknown"
-    return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()[:16]
+    digest, first = hashlib.sha256(), Path(found.origin)
+    folder = first.parent if found.submodule_search_locations else None
+    for path in [first] if folder is None else sorted(folder.rglob("*.py")):
+        name = "" if folder is None else f"{path.relative_to(folder).as_posix()} {path.stat().st_size} "
+        digest.update(name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

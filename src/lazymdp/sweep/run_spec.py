@@ -7,7 +7,8 @@ a saved model as the default policy, the module of a function), but not on their
 A text in a spec can refer to files in the folder of the sweep:
 
 * `input:HASH` is a run or a file that the sweep has copied to `inputs/HASH`;
-* `run:ID` is the trained agent of another run of the same sweep, which therefore has to be finished first.
+* `run:ID` is the trained agent of another run of the same sweep, which therefore has to be finished first;
+* `half:ID` is the agent of that run when it had half of its final score (see `half_trained`).
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from lazymdp.learn.deep.config import ALGORITHMS
 from lazymdp.learn.deep.train_config import TrainConfig
 
-ALGORITHM_VERSION = 1
+ALGORITHM_VERSION = 2
 """Version of the training and evaluation code. Increase it with every change after which the same run would give other
 results: all runs are then made again."""
-_REFERENCE = re.compile(r"(input|run):([0-9a-f]+)(?::(.*))?")
+_REFERENCE = re.compile(r"(input|run|half):([0-9a-f]+)(?::(.*))?")
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,12 @@ class RunSpec:
     code: tuple[str, ...] = ()
     """Checksums of the files of the modules that the run imports by name."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The name of the run: 16 hexadecimal digits."""
         return _hashed({**self.to_json(), "algorithm_version": ALGORITHM_VERSION})
 
-    @property
+    @cached_property
     def group(self) -> str:
         """A hash that all runs share that can be trained together as one population; empty if it is trained alone."""
         if self.member_price is None:
@@ -71,12 +73,18 @@ class RunSpec:
         alike = replace(self, config=replace(self.config, seed=0), member_price=(0.0, 0.0, 0.0))
         return _hashed({**replace(alike, evaluation=replace(self.evaluation, etas=None)).to_json(), "etas": counted})
 
-    @property
+    @cached_property
     def needed_runs(self) -> tuple[str, ...]:
         """Ids of the runs of the same sweep that have to be finished first."""
         texts = (self.config.default_policy, getattr(self.config.settings, "warm_start", None) or "")
         found = (reference(text) for text in texts)
-        return tuple(sorted({name for kind, name, _ in filter(None, found) if kind == "run"}))
+        return tuple(sorted({name for kind, name, _ in filter(None, found) if kind != "input"}))
+
+    @property
+    def leaves_half(self) -> bool:
+        """Whether the run also leaves its agent at half of its final score: plain learning, at price 0, does."""
+        settings = self.config.settings
+        return self.member_price is None and settings.eta == 0.0 and settings.control_budget is None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the spec as an object that JSON can hold."""
@@ -98,7 +106,7 @@ class RunSpec:
 
 
 def reference(text: str) -> tuple[str, str, str] | None:
-    """Splits `input:HASH:manner` or `run:ID:manner` into its three parts; returns None for any other text."""
+    """Splits `input:HASH:manner`, `run:ID:manner` or `half:ID:manner` into its parts; returns None for other texts."""
     found = _REFERENCE.fullmatch(plain_reference(text))
     return None if found is None else (found[1], found[2], found[3] or "")
 

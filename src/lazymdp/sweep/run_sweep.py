@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from lazymdp import _cores
-from lazymdp._files import locked
 from lazymdp.sweep.engine import Pool, Sweep
 from lazymdp.sweep.local_pool import LocalPool
 from lazymdp.sweep.plan import Plan, check_runs, make_plan
@@ -17,6 +15,7 @@ from lazymdp.sweep.results_table import RunLabels, read_results, write_plan
 from lazymdp.sweep.study_file import Study, read_study
 from lazymdp.sweep.supervise import Limits
 from lazymdp.sweep.sweep_folder import FAILED, STUDY, SweepFolder
+from lazymdp.sweep.sweep_lock import only_sweep
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,7 @@ class Prepared:
         folder: The folder.
         results: Results of the runs that are done, by id.
         set_aside: Reasons of the runs that were set aside, by id.
+        retried: The same for runs that were set aside and are now tried again.
         plan: What remains.
     """
 
@@ -74,7 +74,8 @@ class Prepared:
         self.folder = SweepFolder(address)
         wanted = set(self.study.specs)
         self.results: dict[str, dict[str, Any]] = read_results(self.folder, wanted)
-        self.set_aside = {} if retry else set_aside_runs(self.folder, wanted - set(self.results))
+        failed = set_aside_runs(self.folder, wanted - set(self.results))
+        self.set_aside, self.retried = ({}, failed) if retry else (failed, {})
         self.plan: Plan = make_plan(self.study, self.results, list(self.set_aside), device)
 
 
@@ -102,22 +103,17 @@ def run_sweep(
     """
     study, folder = prepared.study, prepared.folder
     labels = [RunLabels.of(run) for run in study.runs]
-    with ExitStack() as held:
-        if folder.local is not None:
-            folder.local.mkdir(parents=True, exist_ok=True)
-            try:
-                held.enter_context(locked(folder.local / ".lock", wait=False))
-            except BlockingIOError as error:
-                raise ValueError(f"another sweep runs in {folder.local}: stop it first.") from error
-        check_runs(study)
+    check_runs(study)
+    with only_sweep(folder, tell) as lost:
         folder.write(STUDY, study.path.read_text(encoding="utf-8"))
         study.inputs.send(folder)
         write_plan(folder, study.runs)
-        for job in prepared.plan.jobs:
-            for spec in job.specs:
-                if folder.local is None or (folder.local / "runs" / spec.id / FAILED).exists():
-                    folder.remove(f"runs/{spec.id}/{FAILED}")
+        for name in prepared.retried:
+            folder.remove(f"runs/{name}/{FAILED}")
         pool = where.pool(folder.address if folder.local is None else str(folder.local))
-        sweep = Sweep(folder, labels, prepared.results, pool, tell, stop, set_aside=dict(prepared.set_aside))
+        aside = dict(prepared.set_aside)
+        sweep = Sweep(folder, labels, prepared.results, pool, tell, lambda: stop() or lost(), set_aside=aside)
         sweep.run(prepared.plan.jobs)
+        if lost():
+            raise OSError(f"another sweep has taken over {folder.shown}: this one has stopped.")
     return sweep

@@ -18,22 +18,34 @@ class Speed:
     Attributes:
         steps_per_second: Agent steps per second of one job, over all of its runs.
         source: Where this was measured.
+        start_seconds: Seconds of a job that do not depend on its steps: start, compilation, evaluation.
     """
 
     steps_per_second: float
     source: str
+    start_seconds: float = 0.0
+
+    def seconds(self, steps: int) -> float:
+        """Returns the time of a job."""
+        return self.start_seconds + steps / self.steps_per_second
+
+    def __str__(self) -> str:
+        start = f" after {self.start_seconds:g} s" if self.start_seconds else ""
+        return f"{self.steps_per_second:,.0f} steps/s{start} ({self.source})"
 
 
 _CPU = "AMD EPYC, one core, 2026-11-16"
 _GPU = "NVIDIA H200 with 16 cores, 2026-11-16"
 MEASURED = {
-    # Steps per CPU second, start and evaluation included: benchmarks/results/algorithms.csv and control.csv.
-    ("minatar", "pqn", "cpu", False): Speed(37_500, _CPU),
-    ("minatar", "dqn", "cpu", False): Speed(5_100, _CPU),
-    ("control", "pqn", "cpu", False): Speed(15_200, _CPU),
-    ("control", "dqn", "cpu", False): Speed(840, _CPU),
-    # benchmarks/results/deep_gpu.json; for Atari, a quarter of the frames per second.
-    ("minatar", "pqn", "gpu", True): Speed(19_090_000, _GPU),
+    # Fitted to the processor times of whole runs in benchmarks/results/algorithms.csv and control.csv.
+    ("minatar", "pqn", "cpu", False): Speed(105_000, _CPU, 26.0),
+    ("minatar", "dqn", "cpu", False): Speed(7_600, _CPU, 26.0),
+    ("control", "pqn", "cpu", False): Speed(25_000, _CPU, 14.0),
+    ("control", "dqn", "cpu", False): Speed(900, _CPU, 10.0),
+    # All steps of results/minatar, by the time that it took with compilation and evaluation. Training alone makes 19
+    # million steps per second.
+    ("minatar", "pqn", "gpu", True): Speed(3_490_000, "NVIDIA H200 with 16 cores, whole study, 2026-11-15"),
+    # benchmarks/results/deep_gpu.json, training alone: a quarter of the frames per second.
     ("ALE", "pqn", "gpu", False): Speed(17_800, _GPU),
     ("ALE", "dqn", "gpu", False): Speed(8_190, _GPU),
 }
@@ -75,4 +87,8 @@ def finished_speeds(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str
         speed = spec.config.total_steps / max(result["seconds"], 1e-3)
         for name in (spec.config.env, family(spec.config.env)):
             found[name, spec.config.algorithm, spec.member_price is not None].append(speed)
-    return {key: Speed(median(speeds), f"{len(speeds)} finished runs") for key, speeds in found.items()}
+    return {key: Speed(median(speeds), _finished(len(speeds))) for key, speeds in found.items()}
+
+
+def _finished(count: int) -> str:
+    return f"{count} finished run{'s' if count > 1 else ''}"

@@ -26,8 +26,9 @@ _KEYS = (*_LISTS, *_TABLES, "steps", "warm_start", "pack")
 _EVALUATION = ("prices", *(field.name for field in fields(Evaluation) if field.name != "etas"))
 _OWN_SETTINGS = {"eta": "prices", "control_budget": "prices", "steps": "steps", "warm_start": "warm_start"}
 """Settings of an algorithm that have a key of their own in a study."""
-METHOD = "method:"
-"""Prefix of a default policy, or of a `warm_start`, that is the agent of another method of the study."""
+METHOD, HALF = "method:", "half:"
+"""Prefixes of a default policy, or of a `warm_start`, that is the agent of another method of the study: as it is at the
+end, or as it was when it had half of its final score."""
 
 
 class StudyError(ValueError):
@@ -74,6 +75,8 @@ def read_study(path: str | os.PathLike[str]) -> Study:
             given = tomllib.load(opened)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"there is no study file {file}.") from error
+    except OSError as error:
+        raise OSError(f"the study file {file} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{file} is not a TOML file: {error}.") from error
     return _Reader(file, given).study()
@@ -141,7 +144,10 @@ class _Reader:
         for entry in found:
             if key != "prices" and not isinstance(entry, str | (int if key == "default_policies" else str)):
                 raise self.error(f"{at}{key}", found, f"a list such as {_EXAMPLES[key]}")
-            if found.count(entry) > 1:
+            same = [
+                other for other in found if other == entry or (key == "default_policies" and f"{other}" == f"{entry}")
+            ]
+            if len(same) > 1:
                 raise self.error(f"{at}{key}", found, f"each entry once, but {entry!r} occurs twice")
         return found
 
@@ -171,8 +177,9 @@ class _Reader:
         self, at: str, given: dict[str, Any], env: str, algorithm: str, price: Any, default_policy: Any, seed: int,
         prices: list[Any],
     ) -> RunSpec:  # fmt: skip
-        settings, packed = self._settings(at, given, env, algorithm), bool(given.get("pack", False))
-        member = None
+        settings, packed, member = self._settings(at, given, env, algorithm), given.get("pack", False), None
+        if not isinstance(packed, bool):
+            raise self.error(f"{at}pack", packed, "true or false")
         settings |= self._price(at, price)
         if packed:
             settings, member = self._packed(at, env, algorithm, price, prices, settings)
@@ -235,13 +242,16 @@ class _Reader:
         """Returns a default policy or a run to start from, with a reference in place of a path or another method."""
         if not isinstance(text, str):
             raise self.error(key, text, "text")
-        if not text.startswith(METHOD):
+        if not text.startswith((METHOD, HALF)):
             return self.inputs.named(text)
-        name, _, manner = text.removeprefix(METHOD).partition(":")
-        found = self._made.get((name, env, seed), [])
+        kind, name, *manner = text.split(":", 2)
+        found, at_price_0 = self._made.get((name, env, seed), []), ""
+        if kind == "half":
+            found, at_price_0 = [spec for spec in found if spec.leaves_half], " at price 0 that is not packed"
         if len(found) != 1:
-            raise self.error(key, text, f"a method with one run on {env} for seed {seed}; {name} has {len(found)}")
-        return f"run:{found[0].id}:{manner}" if manner else f"run:{found[0].id}"
+            wanted = f"a method with one run{at_price_0} on {env} for seed {seed}; {name} has {len(found)}"
+            raise self.error(key, text, wanted)
+        return ":".join(["half" if kind == "half" else "run", found[0].id, *manner])
 
     def _reward_scale(self, at: str, env: str, env_kwargs: dict[str, Any]) -> float:
         from lazymdp.sweep.extras import deep
@@ -257,8 +267,11 @@ class _Reader:
     def _evaluation(self, at: str, given: dict[str, Any], price: Any, config: TrainConfig) -> Evaluation:
         self._check_keys(f"{at}evaluation.", given, _EVALUATION)
         prices = given.get("prices")
-        if prices is not None and not (isinstance(prices, list) and prices and all(map(_is_price, prices))):
-            raise self.error(f"{at}evaluation.prices", prices, "a list of prices of at least 0, such as [0, 0.01, 0.1]")
+        if prices is not None:
+            if not (isinstance(prices, list) and prices and all(map(_is_price, prices))):
+                raise self.error(f"{at}evaluation.prices", prices, "a list of prices of at least 0, such as [0, 0.1]")
+            if len(set(prices)) < len(prices):
+                raise self.error(f"{at}evaluation.prices", prices, "each price once")
         etas: tuple[float, ...] | None = None
         if isinstance(price, list):
             etas = tuple(map(float, prices)) if prices is not None else config.settings.reported_etas
@@ -297,9 +310,10 @@ def _in_order(methods: dict[str, dict[str, Any]], reader: _Reader) -> list[str]:
     needs = {}
     for name, method in methods.items():
         texts = [*map(str, method.get("default_policies") or []), str(method.get("warm_start", ""))]
-        needs[name] = {text.removeprefix(METHOD).partition(":")[0] for text in texts if text.startswith(METHOD)}
+        named = {text.split(":")[1]: text for text in texts if text.startswith((METHOD, HALF))}
+        needs[name] = set(named)
         for other in sorted(needs[name] - set(methods)):
-            raise reader.error(f"methods.{name}", f"{METHOD}{other}", f"one of the methods {', '.join(methods)}")
+            raise reader.error(f"methods.{name}", named[other], f"one of the methods {', '.join(methods)}")
     order: list[str] = []
     while len(order) < len(methods):
         ready = [name for name in methods if name not in order and needs[name] <= set(order)]

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from lazymdp._cores import limited
 from lazymdp.sweep.execute import Job
+from lazymdp.sweep.redact import without_secrets
 from lazymdp.sweep.sweep_folder import PROGRESS, SweepFolder
 from lazymdp.sweep.worker import STOPPED
 
@@ -81,12 +82,14 @@ def supervise(job: Job, address: str, limits: Limits, asked_to_stop: Callable[[]
             raise
         finally:
             _end(process, gently=False)
-        log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG))
-        end = log.read().decode(errors="replace")
+            with contextlib.suppress(Exception):
+                SweepFolder(address).remove(f"runs/{job.specs[0].id}/{PROGRESS}")
+        log.seek(max(0, log.seek(0, os.SEEK_END) - 4 * _LOG))  # more than is kept, so that no secret is cut in two
+        end = without_secrets(log.read().decode(errors="replace"))[-_LOG:]
     seconds = time.monotonic() - started
     if reason is None:
         return Outcome("done" if process.returncode == 0 else "stopped", seconds=seconds)
-    return Outcome("failed", reason, end, seconds)
+    return Outcome("failed", without_secrets(reason), end, seconds)
 
 
 def _watch(
@@ -102,7 +105,7 @@ def _watch(
         process.stdin.write(given + "\n")
         process.stdin.close()
     alive = told = time.monotonic()
-    stopped_at, error = None, ""
+    stopped_at, error, shown = None, "", _Progress(folder, job)
     every = 2.0 if folder.local is not None else 10.0  # seconds between two reports of progress
     while process.poll() is None or reader.is_alive():
         try:
@@ -113,9 +116,9 @@ def _watch(
         error = message.get("error", error)
         if "step" in message:
             alive = now
-            if now - told >= every or message["doing"] == "starting":
-                told = now
-                _report(folder, job, message)
+        if shown.update(message) or now - told >= every:
+            told = now
+            shown.write()
         if stopped_at is None and asked_to_stop():
             stopped_at = now
             process.terminate()
@@ -137,11 +140,27 @@ def _read(stream: IO[str], messages: queue.Queue[dict[str, Any]]) -> None:
             messages.put(json.loads(line))
 
 
-def _report(folder: SweepFolder, job: Job, message: dict[str, Any]) -> None:
-    """Writes how far a job is, for `sweep status`; a job goes on if this fails."""
-    about = {**message, "time": time.time(), "job": job.id, "runs": len(job.specs)}
-    with contextlib.suppress(Exception):
-        folder.write_sealed(f"runs/{job.specs[0].id}/{PROGRESS}", about)
+class _Progress:
+    """How far a job is, for `sweep status`. It is written while the process lives, even if that says nothing."""
+
+    def __init__(self, folder: SweepFolder, job: Job) -> None:
+        self._folder, self._name = folder, f"runs/{job.specs[0].id}/{PROGRESS}"
+        self._about: dict[str, Any] = {"step": 0, "total": job.steps, "doing": "starting", "runs": len(job.specs)}
+
+    def update(self, message: dict[str, Any]) -> bool:
+        """Takes over a message of the process; returns whether it now does something else."""
+        if "step" not in message:
+            return False
+        if message["doing"] == "training" and "since" not in self._about:
+            self._about |= {"since": time.time(), "from_step": message["step"]}
+        changed = bool(message["doing"] != self._about["doing"])
+        self._about |= message
+        return changed
+
+    def write(self) -> None:
+        """Writes the progress; a job goes on if this fails."""
+        with contextlib.suppress(Exception):
+            self._folder.write_sealed(self._name, {**self._about, "time": time.time()})
 
 
 def _end(process: subprocess.Popen[str], gently: bool) -> None:

@@ -2,34 +2,57 @@
 
 * `study.toml`, `plan.json`: the study as it was given, and all of its runs in their order.
 * `inputs/HASH/`: copies of the runs and files that runs of the study read.
-* `runs/ID/`: a run. `result.json` has its evaluation, `agent/` its trained agent, `failed.json` the reason why it was
-  set aside, `progress.json` how far it is, and `training/` its checkpoints, which are deleted when it is finished.
+* `runs/ID/`: a run. `result.json` has its evaluation, `agent/` its trained agent, `half/` its agent at half of its
+  final score (at price 0 only), `failed.json` the reason why it was set aside, `progress.json` how far it is, and
+  `training/` its checkpoints, which are deleted when it is finished.
 * `packs/ID/`: the checkpoint of runs that are trained together, deleted when they are finished.
 * `results.parquet`: the table of results.
+* `lease-N.json`: which sweep runs in a remote folder (see `sweep_lock`).
 
 A run is done if its `result.json` exists and its checksum matches. Files are written in one step: a full disk or a
 crash leaves the previous ones. In a remote folder, a run works on a local copy, which it fetches when it starts and
 sends after each checkpoint. The file that completes a checkpoint is sent last, so that what lies in the remote folder
-is always a whole checkpoint.
+is always a whole checkpoint. Every failure of a remote folder is an `OSError`.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from lazymdp._files import write_text
+from lazymdp._files import replacing, write_text
 from lazymdp.learn.deep.checked_files import sealed, unsealed
+from lazymdp.sweep.redact import without_passwords
 
 STUDY, PLAN, RESULTS = "study.toml", "plan.json", "results.parquet"
 RESULT, FAILED, PROGRESS = "result.json", "failed.json", "progress.json"
 _SENT_LAST = ("last.safetensors", "config.json", "population.safetensors")
 """Files that complete a checkpoint, or a folder: they are sent after all others."""
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+
+
+def _as_os_errors(method: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Makes a method raise `OSError` for whatever the library of a remote file system raises."""
+
+    @functools.wraps(method)
+    def wrapped(*given: _Given.args, **named: _Given.kwargs) -> _Made:
+        try:
+            return method(*given, **named)
+        except (OSError, ImportError):
+            raise
+        except Exception as error:
+            if getattr(given[0], "local", None) is not None:
+                raise
+            raise OSError(f"{type(error).__name__}: {error}") from error
+
+    return wrapped
 
 
 class SweepFolder:
@@ -51,16 +74,40 @@ class SweepFolder:
 
     # -- small files -------------------------------------------------------------------------------------------------
 
+    @property
+    def shown(self) -> str:
+        """The address without a password, for messages."""
+        return without_passwords(self.address)
+
+    @_as_os_errors
     def read(self, name: str) -> str | None:
-        """Returns the text of a file, or None if there is none."""
+        """Returns the text of a file, or None if there is none. What is not text in a damaged file is replaced."""
         try:
             if self.local is not None:
-                return (self.local / name).read_text(encoding="utf-8")
+                return (self.local / name).read_text(encoding="utf-8", errors="replace")
             self._files.invalidate_cache()
-            return str(self._files.cat_file(f"{self._root}/{name}").decode())
+            return str(self._files.cat_file(f"{self._root}/{name}").decode(errors="replace"))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    @_as_os_errors
+    def create(self, name: str, text: str) -> bool:
+        """Writes a file of a remote folder unless it exists; returns whether it was written.
+
+        On S3 this is one step. Other file systems may first look and then write.
+        """
+        try:
+            self._files.invalidate_cache()
+            self._files.pipe_file(f"{self._root}/{name}", text.encode(), mode="create")
+        except FileExistsError:
+            return False
+        except OSError:
+            if self.read(name) is None:
+                raise
+            return False
+        return True
+
+    @_as_os_errors
     def write(self, name: str, text: str) -> None:
         """Writes a file in one step."""
         if self.local is None:
@@ -79,8 +126,14 @@ class SweepFolder:
 
     def write_sealed(self, name: str, about: dict[str, Any]) -> None:
         """Writes an object as JSON with a checksum, in one step."""
-        self.write(name, sealed(about, indent=1) + "\n")
+        self.write(name, self.sealed(about))
 
+    @staticmethod
+    def sealed(about: dict[str, Any]) -> str:
+        """Returns what `write_sealed` writes."""
+        return sealed(about, indent=1) + "\n"
+
+    @_as_os_errors
     def names(self, name: str) -> set[str]:
         """Returns the names of the files and folders in a folder; an empty set if there is no such folder."""
         try:
@@ -94,6 +147,7 @@ class SweepFolder:
         except (FileNotFoundError, NotADirectoryError):
             return set()
 
+    @_as_os_errors
     def remove(self, name: str) -> None:
         """Deletes a file or a folder if it exists."""
         if self.local is None:
@@ -129,6 +183,7 @@ class SweepFolder:
             self._files.get_file(f"{self._root}/{name}", str(Path(scratch) / Path(name).name))
             yield Path(scratch) / Path(name).name
 
+    @_as_os_errors
     def send_file(self, source: Path, name: str) -> None:
         """Copies a local file into the folder in one step."""
         if self.local is None:
@@ -136,13 +191,8 @@ class SweepFolder:
             return
         target = self.local / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
+        with replacing(target) as part:
             shutil.copyfile(source, part)
-            os.replace(part, target)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
 
 
 class WorkingCopy:
@@ -207,12 +257,13 @@ def _file_system(address: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise ImportError(f"{address} needs fsspec: pip install 'lazymdp[cloud]'") from error
+        raise ImportError(f"{without_passwords(address)} needs fsspec: pip install 'lazymdp[cloud]'") from error
     try:
         return fsspec.core.url_to_fs(address)  # type: ignore[no-any-return, unused-ignore]
     except ValueError as error:
         raise ValueError(
-            f"{address}: {error}. Give a local folder, or an address such as s3://bucket/study."
+            f"{without_passwords(f'{address}: {error}')}. Give a local folder, or an address such as s3://bucket/study."
         ) from error
     except ImportError as error:
-        raise ImportError(f"{address} needs another package ({error}): pip install 'lazymdp[cloud]'") from error
+        shown = without_passwords(address)
+        raise ImportError(f"{shown} needs another package ({error}): pip install 'lazymdp[cloud]'") from error

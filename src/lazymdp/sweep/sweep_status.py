@@ -23,12 +23,14 @@ class Running:
         runs: Number of runs in the job.
         doing: What it is doing: training, evaluating, ...
         share: Share of that which is done.
+        steps_per_second: Speed of training in this attempt, over all runs of the job; None if it is not known.
     """
 
     label: RunLabels
     runs: int
     doing: str
     share: float
+    steps_per_second: float | None
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,22 @@ class StatusReader:
         aside = set_aside_runs(self.folder, set(labels) - done)
         running = self._running({name: label for name, label in labels.items() if name not in {*done, *aside}})
         left = len(labels) - len(done) - len(aside)
+        per_step = self._seconds_per_step({name: labels[name] for name in done}, running)
         seconds = None
-        if done and running and left:
-            steps = sum(labels[name].steps for name in done)
-            per_step = sum(self._seconds[name] for name in done) / steps
+        if per_step is not None and running and left:
             open_steps = sum(label.steps for name, label in labels.items() if name not in {*done, *aside})
-            made = sum(one.share * one.label.steps for one in running if one.doing == "training")
-            seconds = per_step * (open_steps - made) / len(running)
+            made = sum((one.share if one.doing == "training" else 1.0) * one.runs * one.label.steps
+                       for one in running if one.doing != "starting")  # fmt: skip
+            seconds = per_step * max(0.0, open_steps - made) / len(running)
         reasons = tuple((labels[name], reason) for name, reason in aside.items())
         return Status(len(labels), len(done), tuple(running), reasons, seconds)
+
+    def _seconds_per_step(self, done: dict[str, RunLabels], running: list[Running]) -> float | None:
+        """Returns seconds of a job per step: of finished runs, or of those that are running if none is finished."""
+        if done:
+            return sum(self._seconds[name] for name in done) / sum(label.steps for label in done.values())
+        speeds = [one.steps_per_second for one in running if one.steps_per_second]
+        return len(speeds) / sum(speeds) if speeds else None
 
     def _running(self, labels: dict[str, RunLabels]) -> list[Running]:
         found: list[Running] = []
@@ -86,5 +95,13 @@ class StatusReader:
             about: dict[str, Any] | None = self.folder.read_sealed(f"runs/{name}/{PROGRESS}")
             if about is not None and time.time() - about["time"] <= _ALIVE_SECONDS:
                 share = about["step"] / max(about["total"], 1)
-                found.append(Running(labels[name], int(about["runs"]), str(about["doing"]), share))
+                found.append(Running(labels[name], int(about["runs"]), str(about["doing"]), share, _speed(about)))
         return sorted(found, key=lambda one: list(labels).index(one.label.run))
+
+
+def _speed(about: dict[str, Any]) -> float | None:
+    """Returns the steps per second of a job that is training, given its progress."""
+    if about["doing"] != "training" or "since" not in about:
+        return None
+    made, seconds = about["step"] - about["from_step"], about["time"] - about["since"]
+    return float(made / seconds) if made > 0 and seconds > 0.0 else None

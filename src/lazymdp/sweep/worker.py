@@ -17,17 +17,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lazymdp._parent import end_with_parent
+
 STOPPED = 130
 _BEAT_SECONDS = 0.5
 
 
 def main() -> int:
     """Executes the job on standard input and returns the exit code: 0 done, 1 failed, 130 stopped."""
-    parent = os.getppid()
+    end_with_parent()
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # so that nothing that an environment prints is read as a message
     given = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     # The runs of a study share most programs. Not in /tmp, where another user could put programs for us to run.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazymdp" / "jax"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
@@ -69,13 +70,6 @@ def _tell(out: Any, error: Exception) -> None:
         error = error.__cause__
     words = " ".join(str(error).split())
     out.write(json.dumps({"error": f"{type(error).__name__}: {words}" if words else type(error).__name__}) + "\n")
-
-
-def _end_with(parent: int) -> None:
-    """Ends this process as soon as its parent has ended."""
-    while os.getppid() == parent:
-        time.sleep(0.25)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lazymdp import _cores
+from lazymdp._parent import end_with_parent
 from lazymdp.learn.deep.host_env import Outcome
 
 SIDE = 84
@@ -259,6 +260,7 @@ def main(game: str, count: int, seed: int, begin: int, end: int, memory: int) ->
         end: Last emulator of this process plus one.
         memory: File descriptor of the shared memory.
     """
+    end_with_parent()  # an emulator that hangs would not notice that its input has ended
     answer, asked = os.dup(1), os.dup(0)
     os.dup2(2, 1)  # output of the emulator must not be mistaken for an answer
     with os.fdopen(memory, "r+b") as file:

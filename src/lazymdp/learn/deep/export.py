@@ -49,11 +49,16 @@ def write_agent(
         step: Agent steps of the run.
         folder: Folder to write; it must not hold a run.
     """
-    kept = {name: _half(name, array) for name, array in arrays.items() if name.startswith(_PARAMETERS)}
     target = RunFolder(folder)
     with target.claimed():
         target.create(config)
-        target.save_agent(Checkpoint({**kept, _PRICE: np.asarray(arrays[_PRICE])}, step))
+        target.save_agent(Checkpoint(agent_arrays(arrays), step))
+
+
+def agent_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Returns the part of the state of a run that an agent needs: its network, in half precision, and its price."""
+    kept = {name: _half(name, array) for name, array in arrays.items() if name.startswith(_PARAMETERS)}
+    return {**kept, _PRICE: np.asarray(arrays[_PRICE])}
 
 
 def _half(name: str, array: NDArray[Any]) -> NDArray[np.float16]:

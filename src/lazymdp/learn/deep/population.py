@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -100,6 +100,7 @@ class Population:
         seed: int = 0,
         epsilon: float = 0.0,
         max_steps: int = 5_000,
+        progress: Callable[[int, int], None] | None = None,
     ) -> AgentEvaluation:
         """Plays whole episodes with every run, all with the same random numbers.
 
@@ -110,11 +111,12 @@ class Population:
             seed: Random seed.
             epsilon: Probability of a random choice.
             max_steps: Time limit of an episode in steps.
+            progress: Called with the number of steps done per episode and the time limit.
         """
         given = np.asarray(etas, dtype=float)
         play = functools.partial(self._play, self.defaults)
         parameters = runs.learner.parameters
-        return evaluate_compiled(self.algorithm, play, parameters, given, episodes, seed, epsilon, max_steps)
+        return evaluate_compiled(self.algorithm, play, parameters, given, episodes, seed, epsilon, max_steps, progress)
 
     def _with_default(self, default: Parameters | None) -> Algorithm:
         """Returns the algorithm of one run, given the network of its default policy."""

@@ -152,6 +152,7 @@ def run_training(
     show_progress: bool = False,
     on_report: Callable[[Training, list[Metrics]], None] | None = None,
     report_seconds: float = 2.0,
+    on_window: Callable[[Training], None] = lambda run: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Agent:
     """Trains an agent, given a config; called by `train`, by `resume` and by the command line.
@@ -167,6 +168,8 @@ def run_training(
         show_progress: Show the settings of a new run, and a progress bar, on standard error.
         on_report: Called at every report with the run and its new metrics.
         report_seconds: Seconds between reports.
+        on_window: Called with the run at the end of every window of episodes, when its `quality` is known. Unlike
+            reports, windows end after a number of iterations.
         stop: Called after every iteration. If it returns True, the run ends with a report, a checkpoint and
             `KeyboardInterrupt`.
     """
@@ -175,7 +178,7 @@ def run_training(
     try:
         return _run_training(
             config, env, default_policy, folder, which, extend_to, checkpoint_seconds, show_progress, on_report,
-            report_seconds, stop,
+            report_seconds, on_window, stop,
         )  # fmt: skip
     except (EnvironmentFailed, BadDefault, Diverged) as error:
         if folder is None or not folder.exists:
@@ -202,7 +205,8 @@ def _what_remains(folder: RunFolder, diverged: bool) -> str:
 def _run_training(
     config: TrainConfig, env: str | EnvFactory | None, default_policy: Any, folder: RunFolder | None, which: str,
     extend_to: int | None, checkpoint_seconds: float, show_progress: bool,
-    on_report: Callable[[Training, list[Metrics]], None] | None, report_seconds: float, stop: Callable[[], bool],
+    on_report: Callable[[Training, list[Metrics]], None] | None, report_seconds: float,
+    on_window: Callable[[Training], None], stop: Callable[[], bool],
 ) -> Agent:  # fmt: skip
     """Trains an agent; the arguments are those of `run_training`."""
     checkpoint: Checkpoint | None = None
@@ -246,6 +250,8 @@ def _run_training(
         closing.enter_context(raising_failures(run.algorithm.default_policy))
         while not (run.done or stopped):
             run.advance()
+            if run.quality is not None:
+                on_window(run)
             if folder is not None and run.quality is not None and run.quality >= best_quality:
                 run.check_values()
                 best, best_quality = Checkpoint(run.arrays(), run.step, run.quality), run.quality
