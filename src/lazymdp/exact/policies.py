@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_probability
+from lazymdp._arguments import check_probability, plain_array
 from lazymdp.exact.advantages import Advantages, advantages, check_precision
 from lazymdp.exact.algorithms import Search, local_policy_iteration
 from lazymdp.exact.error_bound import check_lifetimes
@@ -75,9 +75,9 @@ def named(mdp: MDP, name: str) -> NDArray[np.float64]:
 def mixture(policy: ArrayLike, other: ArrayLike, weight: float) -> NDArray[np.float64]:
     """Returns `weight * policy + (1 - weight) * other`: every step draws the first policy with probability `weight`."""
     share = check_probability(weight, "weight")
-    shape = np.shape(policy)
-    if np.shape(other) != shape or len(shape) != 2:
-        raise ValueError(f"the policies have shapes {shape} and {np.shape(other)}, expected [S, A] for both.")
+    shape, other_shape = plain_array(policy, "policy is").shape, plain_array(other, "other is").shape
+    if other_shape != shape or len(shape) != 2:
+        raise ValueError(f"the policies have shapes {shape} and {other_shape}, expected [S, A] for both.")
     first, second = (
         check_table(table, (shape[0], shape[1]), name) for table, name in ((policy, "policy"), (other, "other"))
     )
