@@ -276,7 +276,9 @@ def takes_batches(
                 warnings.simplefilter("ignore")  # of a call that may not be meant
                 form = FromFunction(function, action_space, space)
                 found.append(form.probabilities(examples, np.full(count, bounds(action_space)[0])))
-        except (Exception, SystemExit) as error:  # the function may raise anything if it is called the wrong way
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the function may raise anything if it is called the wrong way
             found.append(error)
     batch, single = found
     if isinstance(batch, BaseException) and isinstance(single, BaseException):
