@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from lazymdp.cli.main import main
+from lazymdp.cli.output import OUT
+from lazymdp.cli.sweep import _display
 
 pytest.importorskip("pyarrow")
 
@@ -90,3 +93,13 @@ def test_a_sweep_that_is_interrupted_continues_and_is_plotted(tmp_path, capsys, 
     assert "4 of 4 done, 0 running, 0 waiting, 0 set aside." in capsys.readouterr().out
     assert main(["sweep", "plot", "out", "-o", "frontiers.svg"]) == 0
     assert (tmp_path / "frontiers.svg").stat().st_size > 1_000
+
+
+def test_brackets_in_the_names_of_runs_are_shown(capsys):
+    label = SimpleNamespace(run="run [/bold]", method="[red]m", env="mod:Env[/]", price="0.1", seed=3)
+    running = SimpleNamespace(label=label, runs=1, doing="training [/]", share=0.5)
+    status = SimpleNamespace(seconds_left=None, total=2, done=0, set_aside=[(label, "why [/]")], running=[running])
+    OUT.print(_display(status), width=200)
+    said = capsys.readouterr().out
+    for text in ("run [/bold]", "[red]m", "mod:Env[/]", "training [/] 50%", "set aside: why [/]"):
+        assert text in said
