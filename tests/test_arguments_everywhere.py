@@ -35,7 +35,7 @@ NUISANCES = [
     [[1], [2, 3]], ["a"], [None, None], {}, {"a": 1, "b": 2}, {"a", "b"}, object(), iter([1, 2]),
     range(3), Fraction(1, 2), Fraction(10**400), np.array(0.5), np.array(None), np.zeros((0, 2)), np.zeros((2, 2, 2)),
     np.array([np.nan, 1.0]), np.array([None, 1]), np.array([0, 5]), np.array([True, False]),
-    np.datetime64("2020-01-01"), np.ma.masked_array([0.5, 0.5], [True, False]), np.matrix([[1.0, 0.0], [0.0, 1.0]]),
+    np.datetime64("2020-01-01"), np.ma.masked_array([0.5, 0.5], [True, False]), np.eye(2).view(np.matrix),
     sp.csr_array((2, 2)), np.zeros(2, dtype=[("a", float)]), MDP, LAZY, PATH,
 ]  # fmt: skip
 

@@ -84,6 +84,14 @@ def check_etas(eta: Any) -> NDArray[np.float64]:
     return np.array([check_eta(price) for price in several(eta, "eta", "a price, or a list of prices")])
 
 
+def price_array(eta: Any) -> NDArray[np.float64]:
+    """Returns prices of any shape as an array of numbers, which flags are not."""
+    given = plain_array(eta, "eta is")
+    if given.dtype == np.bool_:
+        raise ValueError(f"eta is {shown(eta)}, expected prices: numbers.")
+    return real_array(given, "prices eta")
+
+
 def check_tol(tol: Any, otherwise: str = "") -> float:
     """Returns a tolerance, a positive number; `otherwise` describes in the error message what else is allowed."""
     expected = f"a positive number: the largest error allowed in the values{otherwise}"
@@ -229,7 +237,8 @@ def several(value: Any, name: str, expected: str) -> list[Any]:
         n_dimensions = np.ndim(value)
     except ValueError:  # rows of unequal length
         n_dimensions = 2
-    if isinstance(value, str | bytes) or n_dimensions > 1 or (n_dimensions == 1 and not len(value)):
+    masked = isinstance(value, np.ma.MaskedArray)
+    if masked or isinstance(value, str | bytes) or n_dimensions > 1 or (n_dimensions == 1 and not len(value)):
         raise ValueError(f"{name} is {shown(value)}, expected {expected}.")
     return [value] if n_dimensions == 0 else list(value)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_probability, plain_array
+from lazymdp._arguments import check_path, check_probability, plain_array
 from lazymdp.exact.advantages import Advantages, advantages, check_precision
 from lazymdp.exact.algorithms import Search, local_policy_iteration
 from lazymdp.exact.error_bound import check_lifetimes
@@ -60,7 +62,7 @@ def named(mdp: MDP, name: str) -> NDArray[np.float64]:
     if name in _NAMED:
         return _NAMED[name](mdp)
     if name.endswith(".npy"):
-        return check_table(np.load(name, allow_pickle=False), (mdp.n_states, mdp.n_actions), name)
+        return check_table(_read(name), (mdp.n_states, mdp.n_actions), name)
     actions = mdp.action_names or ()
     if name in actions or name.isdecimal():
         action = actions.index(name) if name in actions else int(name)
@@ -70,6 +72,13 @@ def named(mdp: MDP, name: str) -> NDArray[np.float64]:
         f"the default policy is {name!r}, expected {', '.join(_NAMED)}, an action "
         f"({', '.join(actions) or f'0 to {mdp.n_actions - 1}'}), or an .npy file with a table [S, A]."
     )
+
+
+def _read(path: str) -> NDArray[Any]:
+    try:
+        return np.asarray(np.load(check_path(path, "name"), allow_pickle=False))
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a table saved by numpy.save, or is damaged: {error}") from error
 
 
 def mixture(policy: ArrayLike, other: ArrayLike, weight: float) -> NDArray[np.float64]:

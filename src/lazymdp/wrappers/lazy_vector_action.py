@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import LARGEST, check_seed, plain_array, real_array, shown
+from lazymdp._arguments import LARGEST, check_seed, plain_array, price_array
 from lazymdp.defaults.protocol import ask, make_default, noop_action
 from lazymdp.wrappers.lazy_action import STREAM, check_discrete, extended_mask, with_lazy_action
 
@@ -196,9 +196,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         return choices.astype(np.int64)
 
     def _check_etas(self, eta: ArrayLike) -> NDArray[np.float64]:
-        etas = real_array(eta, "prices eta")
-        if np.asarray(eta).dtype == np.bool_:
-            raise ValueError(f"eta is {shown(eta)}, expected one number or ({self.num_envs},): one per environment.")
+        etas = price_array(eta)
         if etas.shape not in ((), (self.num_envs,)):
             raise ValueError(
                 f"eta has shape {etas.shape}, expected one number or ({self.num_envs},): one per environment."

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
-from lazymdp._arguments import MOST_COUNTED, shown
+from lazymdp._arguments import MOST_COUNTED, check_choice, shown
 
 Form = Literal["structured", "augmented"]
 
@@ -366,8 +366,7 @@ def default_config(env: str, algorithm: str | None = None, **changed: Any) -> PQ
     family = env.partition("/")[0]
     if algorithm is None:
         algorithm = "pqn" if family == "minatar" else "dqn"
-    if algorithm not in ALGORITHMS:
-        raise ValueError(f"algorithm is {algorithm!r}, expected {' or '.join(ALGORITHMS)}.")
+    check_choice(algorithm, "algorithm", list(ALGORITHMS))
     kind = ALGORITHMS[algorithm]
     known = {field.name for field in fields(kind)}
     unknown = sorted(set(changed) - known)
