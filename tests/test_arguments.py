@@ -1,5 +1,6 @@
 """Bad arguments: every public function says which argument is wrong, shows its value, and says what it expects."""
 
+import json
 import re
 from fractions import Fraction
 
@@ -173,6 +174,35 @@ def test_flags_and_names():
         lz.MDP(MDP.transitions, MDP.rewards, 0.9, state_names=5)
     with pytest.raises(ValueError, match="start probabilities are of type <U1, expected real numbers"):
         lz.MDP(MDP.transitions, MDP.rewards, 0.9, start=["a", "b"])
+
+
+def test_numbers_of_every_library_reach_the_compiled_loops():
+    """Issue 14: they passed the checks, and numba could not read them."""
+    plain = learn(alpha=0.5, alpha_power=0.5, epsilon=0.25, final_epsilon=0.0, episodes=3, max_steps=4, points=2)
+    other = learn(
+        alpha=Fraction(1, 2), alpha_power=np.array(0.5), epsilon=np.float32(0.25), final_epsilon=Fraction(0),
+        episodes=np.array(3), max_steps=np.uint8(4), points=np.int64(2), workers=np.int32(1),
+    )  # fmt: skip
+    np.testing.assert_array_equal(plain.q, other.q)
+    np.testing.assert_array_equal(plain.mean_return, other.mean_return)
+
+
+def test_settings_are_numbers_that_can_be_saved():
+    config = lz.learn.DQNConfig(
+        steps=np.int64(5000), eta=(Fraction(1, 100), np.float32(0.5)), gamma=np.float64(0.5), hidden=(np.int64(3),),
+        learning_rate=Fraction(1, 1000),
+    )  # fmt: skip
+    assert json.loads(json.dumps(vars(config))) == {**vars(config), "eta": [0.01, 0.5], "hidden": [3]}
+    for name, bad in (("steps", 10**20), ("rollout", 10**20), ("learning_rate", Fraction(10**400)), ("eta", 10**400)):
+        with pytest.raises(ValueError, match=f"^{name} is .*, expected"):
+            lz.learn.PQNConfig(**{name: bad})
+
+
+def test_names_are_a_sequence():
+    for bad in ({"a", "b"}, {"a": 1, "b": 2}, np.array(0.5)):
+        with pytest.raises(ValueError, match="state_names is .*, expected a list of 2 names"):
+            lz.MDP(MDP.transitions, MDP.rewards, 0.9, state_names=bad)
+    assert lz.MDP(MDP.transitions, MDP.rewards, 0.9, state_names=np.array(["a", "b"])).state_names == ("a", "b")
 
 
 def test_numbers_of_every_library_are_numbers():

@@ -53,6 +53,18 @@ def answers(model, c, eta, tol):
     }.items():
         scaled |= {f"{name} plan": plan.base_value, f"{name} plan eta": plan.eta}
         same |= {f"{name} weight": plan.weight, f"{name} control": (plan.control_count, plan.control_rate)}
+    certified = lz.eta_path(mdp, model.default, tol=c * tol)
+    scaled["value within tol"] = certified.value_at(c * eta)
+    same["counts within tol"] = certified.breakpoints.size
+    best = same["optimal"]
+    scaled["losses"] = lz.measure.removal_loss(mdp, best, model.default)
+    sets = np.tri(mdp.n_states, dtype=bool)
+    scaled["losses of sets"] = lz.measure.removal_loss_of_sets(mdp, best, model.default, sets)
+    same["visits"] = lz.measure.visit_frequency(mdp, best)
+    gaps = found.lazy_gap, found.q.max(axis=1)
+    same["agreement"] = lz.measure.rank_correlation(*gaps), lz.measure.top_overlap(*gaps, 0.5)
+    for interval in (lz.measure.mean_interval, lz.measure.iqm_interval, lz.measure.skewed_mean_interval):
+        scaled[interval.__name__] = np.stack(interval(found.q))
     scaled["lazy_gap"] = lz.lazy_gap(found.q, model.default)
     scaled["action_gap"], scaled["advice"] = lz.action_gap(found.q), lz.importance_advice(found.q)
     if not mdp.absorbing.all() and mdp.start[~mdp.absorbing].any():

@@ -8,8 +8,10 @@ and 2.5 is not a number of steps.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -79,7 +81,15 @@ def check_eta(eta: Any) -> float:
 
 def check_etas(eta: Any) -> NDArray[np.float64]:
     """Returns one price or several as an array `[E]`."""
-    return np.array([check_eta(price) for price in _several(eta, "eta", "a price, or a list of prices")])
+    return np.array([check_eta(price) for price in several(eta, "eta", "a price, or a list of prices")])
+
+
+def price_array(eta: Any) -> NDArray[np.float64]:
+    """Returns prices of any shape as an array of numbers, which flags are not."""
+    given = plain_array(eta, "eta is")
+    if given.dtype == np.bool_:
+        raise ValueError(f"eta is {shown(eta)}, expected prices: numbers.")
+    return real_array(given, "prices eta")
 
 
 def check_tol(tol: Any, otherwise: str = "") -> float:
@@ -100,7 +110,7 @@ def check_seed(seed: Any, name: str = "seed") -> int:
 
 def check_seeds(seed: Any) -> NDArray[np.int64]:
     """Returns one seed or several as an array `[N]`."""
-    seeds = [check_seed(one) for one in _several(seed, "seed", "an integer, or a list of integers")]
+    seeds = [check_seed(one) for one in several(seed, "seed", "an integer, or a list of integers")]
     return np.array(seeds, dtype=np.int64)
 
 
@@ -125,6 +135,41 @@ def check_type(value: Any, name: str, kind: type[_T], expected: str) -> _T:
     return value
 
 
+def check_callable(value: Any, name: str, expected: str) -> None:
+    """Raises an error if a function was expected and something else was given."""
+    if not callable(value):
+        raise TypeError(f"{name} is {shown(value)}, expected {expected}.")
+
+
+def check_progress(progress: Any) -> None:
+    """Raises an error if `progress` is neither a function nor None, before any long work starts."""
+    if progress is not None:
+        check_callable(progress, "progress", "a function of two numbers, or None")
+
+
+def check_path(path: Any, name: str = "path") -> Path:
+    """Returns the path of a file or folder; a number, which `open` would take for an open file, is an error."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or "\0" in text:
+        raise TypeError(f"{name} is {shown(path)}, expected a path: text without NUL characters, or a `pathlib.Path`.")
+    return Path(text)
+
+
+def plain_array(values: Any, subject: str) -> NDArray[Any]:
+    """Converts values of any type to an array; masked entries and rows of unequal length are errors.
+
+    Args:
+        values: The array.
+        subject: The name of the values and the verb, to begin an error message with.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{subject} a masked array: fill in the masked entries first.")
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError):
+        raise ValueError(f"{subject} {shown(values)}, expected an array: rows of the same length.") from None
+
+
 def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
     """Converts values to a contiguous array of doubles; masked and complex arrays raise an error.
 
@@ -134,9 +179,7 @@ def real_array(values: ArrayLike, what: str) -> NDArray[np.float64]:
         values: The array.
         what: The plural name of the values in error messages.
     """
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{what} are a masked array: fill in the masked entries first.")
-    given = np.asarray(values)
+    given = plain_array(values, f"{what} are")
     if given.dtype.kind not in "biuf":
         raise ValueError(f"{what} are of type {given.dtype}, expected real numbers.")
     array = np.asarray(given, dtype=np.float64, order="C")
@@ -151,8 +194,8 @@ def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str
         return None
     if isinstance(names, str):
         raise ValueError(f"{what} is the text {names!r}, expected a list of {count} names.")
-    if not hasattr(names, "__len__"):
-        raise ValueError(f"{what} is {names!r}, expected a list of {count} names.")
+    if not isinstance(names, Sequence) and not (isinstance(names, np.ndarray) and names.ndim == 1):
+        raise ValueError(f"{what} is {shown(names)}, expected a list of {count} names.")
     if len(names) != count:
         raise ValueError(f"{what} has {len(names)} names, expected {count}.")
     return tuple(str(name) for name in names)
@@ -160,7 +203,7 @@ def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str
 
 def check_finite(values: ArrayLike, name: str) -> NDArray[np.float64]:
     """Returns an array `[..., A]` of finite numbers with at least one column."""
-    given = np.asarray(values)
+    given = plain_array(values, f"{name} is")
     if given.dtype.kind not in "biuf":
         raise ValueError(f"{name} is of type {given.dtype}, expected real numbers.")
     array = given.astype(np.float64)
@@ -188,11 +231,16 @@ def _real(value: Any) -> float:
     return float(array) if array.ndim == 0 and array.dtype.kind in "iuf" else math.nan
 
 
-def _several(value: Any, name: str, expected: str) -> list[Any]:
+def several(value: Any, name: str, expected: str) -> list[Any]:
     """Returns a list of at least one entry, from one entry or a flat sequence of them."""
-    if isinstance(value, str | bytes) or np.ndim(value) > 1 or (np.ndim(value) == 1 and not len(value)):
+    try:
+        n_dimensions = np.ndim(value)
+    except ValueError:  # rows of unequal length
+        n_dimensions = 2
+    masked = isinstance(value, np.ma.MaskedArray)
+    if masked or isinstance(value, str | bytes) or n_dimensions > 1 or (n_dimensions == 1 and not len(value)):
         raise ValueError(f"{name} is {shown(value)}, expected {expected}.")
-    return [value] if np.ndim(value) == 0 else list(value)
+    return [value] if n_dimensions == 0 else list(value)
 
 
 def shown(value: Any, number: float = math.nan) -> str:

@@ -16,6 +16,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike
 
+from lazymdp._arguments import check_path
+
 _HOST = re.sub(r"[^\w-]", "-", platform.node()) or "host"
 
 
@@ -26,7 +28,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     A crash or an interruption leaves the old file at `path`, or none, but never a part of the new one. After an
     exception the temporary file is removed. After a crash, the next call for the same path removes it.
     """
-    target = Path(path)
+    target = check_path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}.")
     if target.is_dir():

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_eta, check_finite, check_type, real_array
+from lazymdp._arguments import check_eta, check_finite, check_type, plain_array, real_array
 from lazymdp._arrays import SUM_TOLERANCE
 from lazymdp.mdp import MDP
 
@@ -78,7 +78,7 @@ class LazyMDP:
         Args:
             policy_plus: `[S, A+1]` probabilities, or `[S]` actions.
         """
-        given = np.asarray(policy_plus)
+        given = plain_array(policy_plus, "policy_plus is")
         if given.ndim == 1 and np.issubdtype(given.dtype, np.integer):
             outside = (given < 0) | (given > self.lazy_action)
             if given.shape == (self.mdp.n_states,) and not outside.any():

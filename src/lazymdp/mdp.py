@@ -19,7 +19,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import LARGEST, check_gamma, check_names, real_array, shown
+from lazymdp._arguments import (
+    LARGEST,
+    check_gamma,
+    check_integer,
+    check_names,
+    check_path,
+    plain_array,
+    real_array,
+    shown,
+)
 from lazymdp._arrays import SUM_TOLERANCE, transition_rows
 from lazymdp._files import checksum, replacing
 from lazymdp.envs.toy_text import read_table
@@ -149,7 +158,7 @@ class MDP:
         Raises:
             ValueError: The file is damaged or is not a model; the message names it.
         """
-        with open(path, "rb") as opened:
+        with open(check_path(path), "rb") as opened:
             try:
                 with np.load(opened, allow_pickle=False) as file:
                     if len(set(file.files)) < len(file.files):
@@ -185,19 +194,21 @@ class MDP:
 
     def start_average(self, values: ArrayLike) -> float:
         """Returns the mean of `values` `[S]` over the initial distribution."""
-        return float(self.start @ np.asarray(values, dtype=float))
+        return float(self.start @ self._per_state(values))
 
     def state_average(self, values: ArrayLike) -> float:
         """Returns the mean of `values` `[S]` over the states that are not absorbing; 0 if all are."""
-        alive = np.asarray(values, dtype=float)[~self.absorbing]
+        alive = self._per_state(values)[~self.absorbing]
         return float(alive.mean()) if alive.size else 0.0
 
     def describe_state(self, state: int) -> str:
         """Returns the index of a state, followed by its name if it has one."""
+        check_integer(state, "state", 0, self.n_states - 1, f"the index of a state: 0 to {self.n_states - 1}")
         return f"state {state}" if self.state_names is None else f"state {state} {self.state_names[state]}"
 
     def describe_action(self, action: int) -> str:
         """Returns the index of an action, followed by its name if it has one."""
+        check_integer(action, "action", 0, self.n_actions - 1, f"the index of an action: 0 to {self.n_actions - 1}")
         return f"action {action}" if self.action_names is None else f"action {action} {self.action_names[action]}"
 
     def can_live_forever(self) -> NDArray[np.int64]:
@@ -244,6 +255,12 @@ class MDP:
         )
 
     # -- checks of the arguments ---------------------------------------------------------------------------------
+
+    def _per_state(self, values: ArrayLike) -> NDArray[np.float64]:
+        array = real_array(values, "values")
+        if array.shape != (self.n_states,):
+            raise ValueError(f"values have shape {array.shape}, expected one number per state, [{self.n_states}].")
+        return array
 
     def _place(self, row: int) -> str:
         """Names the state and the action of a transition row in error messages."""
@@ -296,7 +313,7 @@ class MDP:
             loops &= self.rewards[:, action] == 0.0
         if absorbing is None:
             return loops
-        mask = np.asarray(absorbing)
+        mask = plain_array(absorbing, "absorbing is")
         if mask.shape != (self.n_states,) or mask.dtype != np.bool_:
             raise ValueError(
                 f"absorbing has shape {mask.shape} and type {mask.dtype}, expected one bool for each of the "

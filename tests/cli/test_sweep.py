@@ -7,10 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lazymdp.cli.main import main
+from lazymdp.cli.output import OUT
+from lazymdp.cli.sweep import _display
 
 pytest.importorskip("pyarrow")
 
@@ -156,3 +159,13 @@ def test_a_second_ctrl_c_stops_now(tmp_path, monkeypatch):
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
     assert running.returncode == 130 and "Interrupted" in said and time.monotonic() - began < 20.0
+
+
+def test_brackets_in_the_names_of_runs_are_shown(capsys):
+    label = SimpleNamespace(run="run [/bold]", method="[red]m", env="mod:Env[/]", price="0.1", seed=3)
+    running = SimpleNamespace(label=label, runs=1, doing="training [/]", share=0.5)
+    status = SimpleNamespace(seconds_left=None, total=2, done=0, set_aside=[(label, "why [/]")], running=[running])
+    OUT.print(_display(status), width=200)
+    said = capsys.readouterr().out
+    for text in ("run [/bold]", "[red]m", "mod:Env[/]", "training [/] 50%", "set aside: why [/]"):
+        assert text in said

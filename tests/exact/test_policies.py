@@ -49,6 +49,16 @@ def test_optimal_and_second_best_by_rational_arithmetic(model):
             assert all(float(x - min(worse)) <= scale for a, x in enumerate(lost) if second[s, a] > 0.0)
 
 
+def test_a_damaged_table_is_named(tmp_path):
+    """Issue 14: an empty file ended the command with an EOFError."""
+    mdp = lz.MDP([[[1.0]]], [[1.0]], 0.5)
+    path = tmp_path / "table.npy"
+    for content in (b"", b"text", b"\x93NUMPY\x01\x00v\x00"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"table\.npy is not a table saved by numpy\.save, or is damaged"):
+            lz.policies.named(mdp, str(path))
+
+
 def test_a_mixture_is_a_policy():
     np.testing.assert_allclose(lz.policies.mixture([[1.0, 0.0]], [[0.5, 0.5]], 0.5), [[0.75, 0.25]])
     with pytest.raises(ValueError, match="policy in state 0 sums to 1.2, not 1"):

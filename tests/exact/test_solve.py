@@ -359,3 +359,14 @@ def test_auto_is_never_held_up_by_slow_sweeps(n_states, n_models, gamma):
         solution = lz.solve(lz.LazyMDP(model.mdp, model.default, 0.1 * (seed % 3)), 1e-3)
         assert solution.converged
         assert solution.iterations < 100, (seed, solution)
+
+
+def test_no_tolerance_is_suggested_where_nothing_can_be_proven():
+    """Issue 14: the advice was to use tol >= inf."""
+    transitions = np.zeros((3, 1, 3))
+    transitions[0, 0], transitions[1, 0], transitions[2, 0, 2] = [0.05, 0.95 + 4e-9, 1e-9], [0.1, 0.9 + 4e-9, 1e-9], 1.0
+    lazy = lz.LazyMDP(lz.MDP(transitions, [[1.0], [1.0], [0.0]], 1.0 - 1e-12), np.ones((3, 1)), 0.1)
+    with pytest.warns(lz.NotConverged, match="without a proven error: .*Use a smaller gamma.*divide each row"):
+        solution = lz.solve(lazy)
+    assert solution.error_bound == np.inf
+    assert not solution.control.any()

@@ -83,3 +83,44 @@ def test_sets_that_are_not_flags_are_refused():
     policy = lz.policies.optimal(model.mdp)
     with pytest.raises(ValueError, match=r"sets has shape \(1, 6\) and type int64, expected bool \[N, S\] with S = 6"):
         removal_loss_of_sets(model.mdp, policy, model.default, [[0, 1, 0, 0, 0, 0]])
+
+
+def endless(gamma, slowly):
+    """States 0 and 1 end at once with action 1; with action 0 they lead to each other, and hardly ever end."""
+    transitions = np.zeros((3, 2, 3))
+    transitions[0, 0], transitions[1, 0] = slowly
+    transitions[:, 1, 2] = transitions[2, :, 2] = 1.0
+    return lz.MDP(transitions, [[1.0, 2.0], [1.0, 3.0], [0.0, 0.0]], gamma)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1.0 - 1e-15])
+@pytest.mark.parametrize(
+    "slowly", [([0.05, 0.95, 0.0], [0.1, 0.9, 1e-17]), ([0.05, 0.95 + 4e-9, 1e-10], [0.1, 0.9 + 4e-9, 1e-10])]
+)
+def test_visits_and_losses_that_cannot_be_proven_are_refused(gamma, slowly):
+    """Issue 14: these were counted as -7e16 visits, and a gain of 1e17 as a loss of 4e16."""
+    mdp = endless(gamma, slowly)
+    slow, fast = (np.eye(2)[[action] * 3] for action in (0, 1))
+    both = np.array([[True, True, False]])
+    for question in (
+        lambda: visit_frequency(mdp, slow),
+        lambda: removal_loss(mdp, slow, fast),
+        lambda: removal_loss_of_sets(mdp, fast, slow, both),
+    ):
+        with pytest.raises(ValueError, match="cannot be told from infinite"):
+            question()
+    np.testing.assert_allclose(visit_frequency(mdp, fast), [0.5, 0.5, 0.0])
+    # Lazy in 0 only: V(0) = 1 + 0.05 V(0) + 0.95 * 3, instead of 2. Lazy in 1 only: V(1) = 1 + 0.1 * 2 + 0.9 V(1).
+    loss = removal_loss(mdp, fast, slow)
+    np.testing.assert_allclose(loss, [(2.0 - 3.85 / 0.95) / 2.0, (3.0 - 12.0) / 2.0, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(removal_loss_of_sets(mdp, fast, slow, np.eye(3, dtype=bool)), loss)
+
+
+def test_losses_next_to_one_are_answered_where_lifetimes_are_proven():
+    mdp = endless(1.0, ([0.05, 0.949, 0.001], [0.1, 0.899, 0.001]))
+    slow, fast = (np.eye(2)[[action] * 3] for action in (0, 1))
+    steps = mdp.start_average(lz.steps_to_absorption(mdp, slow))
+    assert visit_frequency(mdp, slow).sum() == pytest.approx(steps)
+    best = mdp.start_average(lz.evaluate(lz.LazyMDP(mdp, slow, 0.0), [1, 1, 1]).base_value)
+    worst = mdp.start_average(lz.evaluate(lz.LazyMDP(mdp, slow, 0.0), [2, 2, 2]).base_value)
+    assert removal_loss_of_sets(mdp, fast, slow, [[True, True, False]])[0] == pytest.approx(best - worst)

@@ -76,7 +76,7 @@ def reproduce(
         ERR.print("Interrupted. Finished work is kept; run the same command again to continue.", style="bold")
         return INTERRUPTED
     except Unfinished as unfinished:
-        ERR.print(f"{unfinished} Run the same command again to continue.", style="bold")
+        ERR.print(f"{unfinished} Run the same command again to continue.", style="bold", markup=False)
         return INTERRUPTED
     index = (out / INDEX).resolve()
     if json:

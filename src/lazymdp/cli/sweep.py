@@ -242,12 +242,16 @@ def _display(status: Any) -> Group:
     table = Table("run", "method", "environment", "price", "seed", "state")
     for one in status.running[:_ROWS]:
         label, more = one.label, f" ({one.runs} runs)" if one.runs > 1 else ""
-        table.add_row(label.run, label.method, label.env, label.price, str(label.seed),
-                      f"{one.doing} {one.share:.0%}{more}")  # fmt: skip
+        table.add_row(*_literal(label), Text(f"{one.doing} {one.share:.0%}{more}"))
     for label, reason in status.set_aside[:_ROWS]:
         words = Text(f"set aside: {reason}", "red")
-        table.add_row(label.run, label.method, label.env, label.price, str(label.seed), words)
+        table.add_row(*_literal(label), words)
     return Group(head, table) if table.rows else Group(head)
+
+
+def _literal(label: Any) -> list[Text]:
+    """Return what a run is called, cell by cell; names of the user may contain square brackets."""
+    return [Text(str(part)) for part in (label.run, label.method, label.env, label.price, label.seed)]
 
 
 def _duration(seconds: float) -> str:

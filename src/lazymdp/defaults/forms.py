@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from lazymdp._arguments import real_array
 from lazymdp._arrays import sample_rows
 
 Actions = NDArray[np.int64]
@@ -152,7 +153,7 @@ class Table:
     def __init__(self, table: Any, action_space: spaces.Discrete, observation_space: gym.Space[Any]) -> None:
         if not isinstance(observation_space, spaces.Discrete):
             raise TypeError(f"default_policy is a table, which needs Discrete observations, not {observation_space}.")
-        rows = np.array(table, dtype=np.float64)
+        rows = real_array(table, "probabilities of default_policy")
         expected = (int(observation_space.n), int(action_space.n))
         if rows.shape != expected:
             # A model read from an environment can have one more state than the environment has observations (Taxi).
@@ -275,7 +276,9 @@ def takes_batches(
                 warnings.simplefilter("ignore")  # of a call that may not be meant
                 form = FromFunction(function, action_space, space)
                 found.append(form.probabilities(examples, np.full(count, bounds(action_space)[0])))
-        except (Exception, SystemExit) as error:  # the function may raise anything if it is called the wrong way
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the function may raise anything if it is called the wrong way
             found.append(error)
     batch, single = found
     if isinstance(batch, BaseException) and isinstance(single, BaseException):

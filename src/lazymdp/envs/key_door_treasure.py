@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp import _colors
+from lazymdp._arguments import check_flag
 from lazymdp.envs import grid
 
 _LAYOUT = """
@@ -193,6 +194,7 @@ class KeyDoorTreasure(grid.GridWorld):
         render_mode: str | None = None,
     ) -> None:
         """Reads the map and builds the model; see the class for the arguments."""
+        apple = check_flag(apple, "apple")
         rows = grid.read_layout(_LAYOUT if layout is None else layout, _TILES)
         _check_things(rows, apple)
         if not apple:

@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_type
 from lazymdp._files import write_csv
 from lazymdp.exact.linear import EPS, action_values, effective_policy, policy_values, rounding_terms
 from lazymdp.lazy import LazyMDP
@@ -73,6 +74,7 @@ class ControlPlan:
 
     def sample_policy(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws the policy of one episode: `[S]` actions, the first policy with probability `weight`."""
+        check_type(rng, "rng", np.random.Generator, "a generator: make one with `np.random.default_rng(seed)`")
         return self.actions[0 if rng.random() < self.weight else 1].copy()
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

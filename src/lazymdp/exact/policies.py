@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_probability
+from lazymdp._arguments import check_path, check_probability, plain_array
 from lazymdp.exact.advantages import Advantages, advantages, check_precision
 from lazymdp.exact.algorithms import Search, local_policy_iteration
 from lazymdp.exact.error_bound import check_lifetimes
@@ -60,7 +62,7 @@ def named(mdp: MDP, name: str) -> NDArray[np.float64]:
     if name in _NAMED:
         return _NAMED[name](mdp)
     if name.endswith(".npy"):
-        return check_table(np.load(name, allow_pickle=False), (mdp.n_states, mdp.n_actions), name)
+        return check_table(_read(name), (mdp.n_states, mdp.n_actions), name)
     actions = mdp.action_names or ()
     if name in actions or name.isdecimal():
         action = actions.index(name) if name in actions else int(name)
@@ -72,12 +74,19 @@ def named(mdp: MDP, name: str) -> NDArray[np.float64]:
     )
 
 
+def _read(path: str) -> NDArray[Any]:
+    try:
+        return np.asarray(np.load(check_path(path, "name"), allow_pickle=False))
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a table saved by numpy.save, or is damaged: {error}") from error
+
+
 def mixture(policy: ArrayLike, other: ArrayLike, weight: float) -> NDArray[np.float64]:
     """Returns `weight * policy + (1 - weight) * other`: every step draws the first policy with probability `weight`."""
     share = check_probability(weight, "weight")
-    shape = np.shape(policy)
-    if np.shape(other) != shape or len(shape) != 2:
-        raise ValueError(f"the policies have shapes {shape} and {np.shape(other)}, expected [S, A] for both.")
+    shape, other_shape = plain_array(policy, "policy is").shape, plain_array(other, "other is").shape
+    if other_shape != shape or len(shape) != 2:
+        raise ValueError(f"the policies have shapes {shape} and {other_shape}, expected [S, A] for both.")
     first, second = (
         check_table(table, (shape[0], shape[1]), name) for table, name in ((policy, "policy"), (other, "other"))
     )

@@ -21,12 +21,13 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_choice, check_count, check_tol
+from lazymdp._arguments import check_choice, check_count, check_progress, check_tol
 from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.algorithms import METHODS, Progress, Search
 from lazymdp.exact.bellman import over_states
 from lazymdp.exact.finite_horizon import HorizonSolution, solve_horizon
+from lazymdp.exact.linear import too_long
 from lazymdp.lazy import LazyMDP, check_lazy
 
 _RELATIVE_TOL = 1e-8
@@ -133,6 +134,7 @@ def solve(
     allowed = check_tol(tol) if tol is not None else _RELATIVE_TOL * scale if scale > 0.0 else _RELATIVE_TOL
     check_count(max_iterations, "max_iterations", "a number of sweeps or rounds")
     check_choice(method, "method", list(METHODS))
+    check_progress(progress)
     lazy.mdp.check_infinite_horizon()
     if method == "auto" and lazy.mdp.gamma == 1.0:
         method = "policy_iteration"  # without a discount a sweep is not a contraction
@@ -171,12 +173,13 @@ def _finish(search: Search, method: str) -> Solution:
     if not converged:
         limit = search.certificate.limit(low, high, value)
         remedy = f"Use tol >= {2.0 * limit:.1e}" if error <= 4.0 * limit else "Increase max_iterations"
-        warnings.warn(
-            f"{method} stopped after {search.iterations} iterations with a proven error of {error:.2e}, above "
-            f"tol = {search.tol:.2e}. Double precision can prove {limit:.1e} for this model. {remedy}.",
-            NotConverged,
-            stacklevel=3,
+        found = (
+            f"with a proven error of {error:.2e}, above tol = {search.tol:.2e}. Double precision can prove {limit:.1e} "
+            f"for this model. {remedy}."
         )
+        if limit == np.inf:
+            found = f"without a proven error: {too_long(mdp)}"
+        warnings.warn(f"{method} stopped after {search.iterations} iterations {found}", NotConverged, stacklevel=3)
     control = gap > lazy.eta + search.certificate.gap_margin(value, error)
     control &= ~mdp.absorbing
     action[~control] = lazy.lazy_action

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lazymdp import learn
+from lazymdp._arguments import check_flag
 from lazymdp.defaults.sb3 import load_stable_baselines
 from lazymdp.envs.loading import load_model
 from lazymdp.learn.deep.run_folder import RunFolder
@@ -56,7 +57,7 @@ def find_agent(text: str | os.PathLike[str], gamma: float | None, trust: bool) -
 
 
 def _check_trust(reason: str, trust: bool) -> None:
-    if not trust:
+    if not check_flag(trust, "trust"):
         raise Untrusted(reason, "give trust=True.")
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._arguments import check_choice, check_count, check_seed
-from lazymdp.explain.recording import Recording
+from lazymdp.explain.recording import Recording, check_recording
 from lazymdp.measure import importance
 
 Steps = dict[str, NDArray[Any]]
@@ -81,6 +81,7 @@ def rank(recording: Recording, by: str = "lazy_gap", *, seed: int = 0) -> Rankin
     Raises:
         ValueError: The recording lacks the numbers that the measure needs.
     """
+    check_recording(recording)
     check_choice(by, "by", tuple(MEASURES))
     rng = np.random.default_rng(check_seed(seed))
     scores = []

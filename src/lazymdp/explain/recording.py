@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_integer
+from lazymdp._arguments import check_integer, check_path, check_type
 from lazymdp._files import replacing, write_text
 from lazymdp._provenance import versions
 from lazymdp.explain.extra import extra
@@ -79,7 +79,7 @@ class Recording:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = check_path(folder, "folder")
         self.about = _read_about(self.folder / "recording.json")
         self._summaries = [self._read_summary(episode) for episode in range(self.episodes)]
         self._frames: tuple[int, zipfile.ZipFile] | None = None  # the frames of the episode last read
@@ -173,6 +173,11 @@ class Recording:
             count, length = len(archive.namelist()), self._summaries[episode]["length"]
             if count != length:
                 raise ValueError(f"it has {count} frames, expected {length}")
+
+
+def check_recording(recording: Any, name: str = "recording") -> Recording:
+    """Returns a recording, and raises an error if it is something else."""
+    return check_type(recording, name, Recording, "a Recording: open one with `lz.explain.load(folder)`")
 
 
 def load(folder: str | os.PathLike[str]) -> Recording:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lazymdp._colors import DARK_THEME, LIGHT_THEME, css_variables
 from lazymdp._files import replacing
 from lazymdp._html_page import as_json, asset, filled, packed
-from lazymdp.explain.recording import Recording
+from lazymdp.explain.recording import Recording, check_recording
 from lazymdp.explain.report_clips import clip
 from lazymdp.explain.report_sections import (
     actions_section,
@@ -53,9 +53,7 @@ def report(recording: Recording, path: str | os.PathLike[str], *, against: Recor
     """
     recordings = [recording] if against is None else [recording, against]
     for name, given in zip(("recording", "against"), recordings, strict=False):
-        if not isinstance(given, Recording):
-            raise TypeError(f"{name} is {given!r}, expected a Recording: open one with lz.explain.load(folder).")
-        if given.episodes == 0:
+        if check_recording(given, name).episodes == 0:
             raise ValueError(f"{name} ({given.folder}) has no whole episode: record at least one.")
     with replacing(path) as temporary:  # raises an error now, not after the video is encoded
         temporary.touch()

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_count, check_integer
+from lazymdp._arguments import check_count, check_integer, check_path
 from lazymdp._colors import FAINT, INK
 from lazymdp._files import replacing
 from lazymdp.explain.drawing import canvas, choice_words, number, resized, shown, write_fitted
 from lazymdp.explain.extra import extra
 from lazymdp.explain.rank import rank
-from lazymdp.explain.recording import Recording
+from lazymdp.explain.recording import Recording, check_recording
 
 _HEIGHT = 220  # of a frame, in pixels
 _BORDER = 6
@@ -203,7 +203,8 @@ def _image(pixels: NDArray[np.uint8]) -> Any:
 
 def check_picture(recording: Recording, path: str | os.PathLike[str], suffix: str) -> Path:
     """Returns the path of a picture, and raises an error if it cannot be made from a recording."""
-    target = Path(path)
+    check_recording(recording)
+    target = check_path(path)
     if target.suffix.lower() != suffix:
         raise ValueError(f"path is {target}, expected a file that ends in {suffix}.")
     if not target.parent.is_dir():

@@ -23,9 +23,12 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp.exact.linear import PolicySystem, action_values, policy_transitions
+from lazymdp._arguments import plain_array
+from lazymdp.exact.error_bound import max_steps_to_absorption
+from lazymdp.exact.linear import EPS, PolicySystem, action_values, policy_transitions, rounding_terms, solve_linear
 from lazymdp.lazy import check_mdp, check_policy
 from lazymdp.mdp import MDP
 
@@ -44,7 +47,7 @@ def removal_loss(mdp: MDP, policy: ArrayLike, default_policy: ArrayLike) -> NDAr
     Returns:
         `[S]` losses; 0 in absorbing states and in states that the policy never visits.
     """
-    gap, visits, changed = _influence(mdp, policy, default_policy)
+    gap, visits, changed = _influence(mdp, policy, default_policy, None)
     return gap * visits / changed.diagonal()
 
 
@@ -64,12 +67,12 @@ def removal_loss_of_sets(
     Returns:
         `[N]` losses.
     """
-    members = np.asarray(sets)
-    if members.dtype != np.bool_ or members.ndim != 2 or members.shape[1] != mdp.n_states:
+    members = plain_array(sets, "sets is")
+    if members.dtype != np.bool_ or members.ndim != 2 or members.shape[1] != check_mdp(mdp).n_states:
         raise ValueError(
             f"sets has shape {members.shape} and type {members.dtype}, expected bool [N, S] with S = {mdp.n_states}."
         )
-    gap, visits, changed = _influence(mdp, policy, default_policy)
+    gap, visits, changed = _influence(mdp, policy, default_policy, members)
     return _losses(gap, visits, changed, members)
 
 
@@ -120,24 +123,43 @@ def visit_frequency(mdp: MDP, policy: ArrayLike) -> NDArray[np.float64]:
     """
     check_mdp(mdp).check_infinite_horizon()
     table = check_policy(mdp, policy, mdp.n_actions, "policy")
+    PolicySystem(mdp, table)  # refuses a policy whose lifetimes cannot be proven
     alive = np.flatnonzero(~mdp.absorbing)
-    moves = policy_transitions(mdp, table)[alive][:, alive].toarray()
     visits = np.zeros(mdp.n_states)
-    visits[alive] = np.linalg.solve((np.eye(alive.size) - mdp.gamma * moves).T, mdp.start[alive])
+    if alive.size:
+        moves = mdp.gamma * policy_transitions(mdp, table)[alive][:, alive]
+        visits[alive] = solve_linear(sp.csr_array(moves.T), mdp.start[alive][None])[0]
     return visits
 
 
 def _influence(
-    mdp: MDP, policy: ArrayLike, default_policy: ArrayLike
+    mdp: MDP, policy: ArrayLike, default_policy: ArrayLike, sets: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Returns `G [S]`, the visits `start . N [S]` of the policy, and `W [S, S]`; absorbing states have gap 0."""
+    """Returns `G [S]`, the visits `start . N [S]` of the policy, and `W [S, S]`; absorbing states have gap 0.
+
+    A policy that is changed in one of the `sets [N, S]`, by default in any single state, is refused if its lifetimes
+    cannot be proven.
+    """
     check_mdp(mdp).check_infinite_horizon()
     acting = check_policy(mdp, policy, mdp.n_actions, "policy")
     default = check_policy(mdp, default_policy, mdp.n_actions, "default_policy")
     system = PolicySystem(mdp, acting)
+    _check_changed(mdp, acting, default, np.eye(mdp.n_states, dtype=bool) if sets is None else sets)
     value = system.solve(np.einsum("sa,sa->s", acting, mdp.rewards)[None])[0]
     gap = np.einsum("sa,sa->s", acting - default, action_values(mdp, mdp.rewards, value))
     columns = system.solve(np.diag((~mdp.absorbing).astype(float)))  # row s is N[:, s]
     changed = columns.T - mdp.gamma * (policy_transitions(mdp, default) @ columns.T)
     changed[mdp.absorbing] = np.eye(mdp.n_states)[mdp.absorbing]
     return np.where(mdp.absorbing, 0.0, gap), columns @ mdp.start, changed
+
+
+def _check_changed(
+    mdp: MDP, acting: NDArray[np.float64], default: NDArray[np.float64], sets: NDArray[np.bool_]
+) -> None:
+    """Raises an error if a policy changed in one of the `sets [N, S]` is not proven to have finite values."""
+    defect = max(0.0, *(float(table.sum(axis=1).max()) - 1.0 for table in (acting, default)))
+    defect += EPS * rounding_terms(mdp)
+    if mdp.gamma * (1.0 + mdp.row_defect + defect) < 1.0 or max_steps_to_absorption(mdp, defect) < np.inf:
+        return  # every policy has finite values
+    for members in sets:
+        PolicySystem(mdp, np.where(members[:, None], default, acting))

@@ -26,10 +26,19 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_choice, check_count, check_number, check_seed
+from lazymdp._arguments import check_choice, check_count, check_number, check_seed, several
 from lazymdp._files import write_csv
-from lazymdp.measure.handover import AGENT, DEFAULT, Importance, Player, Rule, episode_seeds, uniforms
-from lazymdp.measure.statistics import Interval, mean_interval
+from lazymdp.measure.handover import (
+    AGENT,
+    DEFAULT,
+    Importance,
+    Player,
+    Rule,
+    check_importance,
+    episode_seeds,
+    uniforms,
+)
+from lazymdp.measure.statistics import Interval, check_confidence, mean_interval
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4)
 MODES = ("replace", "keep")
@@ -138,9 +147,12 @@ def fidelity(
         confidence: Confidence level of the intervals.
     """
     check_choice(mode, "mode", MODES)
-    chosen = np.array([check_number(one, "a share", 0.0, 1.0, "a number between 0 and 1") for one in shares])
-    if not chosen.size or (np.diff(chosen) <= 0.0).any():
-        raise ValueError(f"shares is {list(shares)}, expected increasing numbers between 0 and 1.")
+    given = several(shares, "shares", "increasing numbers between 0 and 1")
+    chosen = np.array([check_number(one, "a share", 0.0, 1.0, "a number between 0 and 1") for one in given])
+    if (np.diff(chosen) <= 0.0).any():
+        raise ValueError(f"shares is {given}, expected increasing numbers between 0 and 1.")
+    check_confidence(confidence)
+    check_importance(importance)
     count = check_count(episodes, "episodes", "a number of episodes")
     seeds = episode_seeds(check_seed(seed), count)
     player = Player(agent, env, default_policy, gamma, max_steps)

@@ -35,8 +35,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._arguments import check_choice, check_count, check_number, check_seed
-from lazymdp.measure.handover import AGENT, DEFAULT, RECORDED, Episode, Importance, Player, episode_seeds
-from lazymdp.measure.statistics import Interval, mean_interval
+from lazymdp.measure.handover import (
+    AGENT,
+    DEFAULT,
+    RECORDED,
+    Episode,
+    Importance,
+    Player,
+    check_importance,
+    episode_seeds,
+)
+from lazymdp.measure.statistics import Interval, check_confidence, mean_interval
 
 PROTOCOLS = ("statemask-code", "rice-spec", "scattered")
 _RESAMPLES = 2_000
@@ -99,7 +108,8 @@ def fidelity_score(
     check_choice(protocol, "protocol", PROTOCOLS)
     unit = check_number(scale, "scale", 0.0, np.inf, "a positive change of return", above=True, below=True)
     part = check_number(share, "share", 0.0, 1.0, "a share of the steps between 0 and 1", above=True)
-    check_number(confidence, "confidence", 0.0, 1.0, "a number between 0 and 1", above=True, below=True)
+    check_confidence(confidence)
+    check_importance(importance)
     seeds = episode_seeds(check_seed(seed), check_count(episodes, "episodes", "a number of episodes"))
     rng = np.random.default_rng([seed, 1])
     player = Player(agent, env, default_policy, 1.0, max_steps)

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
-from lazymdp._arguments import MOST_COUNTED, check_count, check_gamma, shown
+from lazymdp._arguments import MOST_COUNTED, check_callable, check_count, check_gamma, shown
 from lazymdp.defaults.forms import BadAnswer, check_actions
 from lazymdp.wrappers.lazy_action import LazyAction
 
@@ -171,6 +171,11 @@ class Player:
         actions, rewards, importance, handed = (np.array(column) for column in zip(*steps, strict=True))
         total = float(rewards @ self.gamma ** np.arange(rewards.size))
         return Episode(seed, total, actions.astype(np.int64), rewards, importance, handed)
+
+
+def check_importance(importance: Any) -> None:
+    """Raises an error if a measure of importance is not a function."""
+    check_callable(importance, "importance", "a callable from observations [N, ...] to [N] numbers")
 
 
 def episode_seeds(seed: int, count: int) -> list[int]:

@@ -94,8 +94,13 @@ def _checked(samples: ArrayLike, confidence: float) -> NDArray[np.float64]:
     runs = real_array(samples, "samples")
     if runs.ndim == 0 or not len(runs):
         raise ValueError(f"samples have shape {runs.shape}, expected [N, ...] with at least one run.")
-    check_number(confidence, "confidence", 0.0, 1.0, "a number between 0 and 1", above=True, below=True)
+    check_confidence(confidence)
     return runs
+
+
+def check_confidence(confidence: float) -> None:
+    """Raises an error if a confidence level is not between 0 and 1."""
+    check_number(confidence, "confidence", 0.0, 1.0, "a number between 0 and 1", above=True, below=True)
 
 
 def _check_bootstrap(resamples: int, seed: int) -> None:

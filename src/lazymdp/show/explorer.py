@@ -13,6 +13,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 
+from lazymdp._arguments import check_type
 from lazymdp._colors import DARK_THEME, LIGHT_THEME, css_variables
 from lazymdp._html_page import as_json, asset, filled
 from lazymdp.exact.path import EtaPath
@@ -45,6 +46,9 @@ def explorer(
             of rows and columns, one axis a strip, and three axes one map for each value of the first.
         title: Heading of the page.
     """
+    check_type(path, "path", EtaPath, "an EtaPath: compute one with `lz.eta_path(mdp, default_policy)`")
+    if title is not None:
+        check_type(title, "title", str, "text, or None")
     if world is not None and axes is not None:
         raise ValueError("world and axes are both given, but the page has one map: pass only one of them.")
     if world is not None and len(world.cells) != path.mdp.n_states:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +11,7 @@ from matplotlib.colors import Normalize, to_hex, to_rgb
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import real_array, shown
 from lazymdp._colors import BRIDGE, CONTROL, FLOOR, INK, LAZY, WALL, WATER
 from lazymdp.show.style import CONTROL_SCALE, axes_or_new, in_style
 
@@ -57,11 +58,11 @@ def policy_map(
         layer: `[S]` bool, the states to draw if several share a cell (without and with the key); by default all.
         ax: The axes to draw into; by default those of a new figure.
     """
-    chosen = np.asarray(action)
+    chosen = _per_state(world, action, "action")
     axes = _canvas(world, ax)
     scale = None
     if values is not None:
-        numbers = np.asarray(values, dtype=float)
+        numbers = _per_state(world, values, "values")
         scale = ScalarMappable(Normalize(*(limits or (numbers.min(), numbers.max()))), CONTROL_SCALE)
     for state in _drawn(world, layer):
         row, column = world.cells[state]
@@ -70,7 +71,7 @@ def policy_map(
         if chosen[state] < len(world.action_names):
             color = CONTROL if scale is None else to_hex(tuple(scale.to_rgba(numbers[state])))
             axes.add_patch(_square(row, column, color))
-            _arrow(axes, row, column, world.action_names[chosen[state]], light=_is_dark(color))
+            _arrow(axes, row, column, world.action_names[int(chosen[state])], light=_is_dark(color))
         else:
             axes.add_patch(_square(row, column, LAZY))
             if world.layout[row][column] not in _LABELS:
@@ -82,6 +83,7 @@ def policy_map(
 @in_style
 def world_map(world: GridWorld, *, ax: Axes | None = None) -> Axes:
     """Draws only the world: walls, water, bridges, and the letters of its special cells."""
+    _check_world(world)
     axes = _canvas(world, ax)
     for row, line in enumerate(world.layout):
         for column, cell in enumerate(line):
@@ -112,7 +114,7 @@ def heat_map(
         top: The number with the darkest color, so that several maps can be compared; by default the largest one.
         ax: The axes to draw into; by default those of a new figure.
     """
-    numbers = np.asarray(values, dtype=float)
+    numbers = _per_state(world, values, "values")
     axes = _canvas(world, ax)
     states = _drawn(world, layer)
     image = np.full((len(world.layout), len(world.layout[0])), np.nan)
@@ -140,7 +142,21 @@ def heat_map(
 def _drawn(world: GridWorld, layer: ArrayLike | None) -> NDArray[np.int64]:
     """Returns the states to draw."""
     states = np.arange(len(world.cells))
-    return states if layer is None else states[np.asarray(layer, dtype=bool)]
+    return states if layer is None else states[_per_state(world, layer, "layer").astype(bool)]
+
+
+def _check_world(world: Any) -> None:
+    if not hasattr(world, "layout") or not hasattr(world, "cells"):
+        raise TypeError(f"world is {shown(world)}, expected a grid world, such as those of `lz.envs`.")
+
+
+def _per_state(world: Any, numbers: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Returns `[S]` numbers, and raises an error if there is not one for each state of the world."""
+    _check_world(world)
+    array = real_array(numbers, name)
+    if array.shape != (len(world.cells),):
+        raise ValueError(f"{name} has shape {array.shape}, expected [{len(world.cells)}]: one entry per state.")
+    return array
 
 
 def _arrow(axes: Axes, row: int, column: int, move: str, *, light: bool) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_eta
+from lazymdp._arguments import check_eta, check_seed
 from lazymdp.defaults.protocol import ask, make_default, noop_of
 
 ObsType = TypeVar("ObsType")
@@ -94,7 +94,7 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
 
     def seed_default(self, seed: int) -> None:
         """Seeds the generator of the default policy, as `reset` with a seed does."""
-        self._rng = np.random.default_rng([STREAM, seed])
+        self._rng = np.random.default_rng([STREAM, check_seed(seed)])
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

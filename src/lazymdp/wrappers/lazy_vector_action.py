@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import LARGEST, real_array
+from lazymdp._arguments import LARGEST, check_seed, plain_array, price_array
 from lazymdp.defaults.protocol import ask, make_default, noop_action
 from lazymdp.wrappers.lazy_action import STREAM, check_discrete, extended_mask, with_lazy_action
 
@@ -99,7 +99,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         self._observations, infos = self.env.reset(seed=seed, options=options)
         seeds = np.ravel(seed).tolist()
         if None not in seeds:
-            self._rng = np.random.default_rng([STREAM, *seeds])
+            self._rng = np.random.default_rng([STREAM, *map(check_seed, seeds)])
         self._started = True
         self._begin(starting)
         return self._observations, self._with_mask(infos)
@@ -181,7 +181,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         return actions
 
     def _check_choices(self, actions: ArrayLike) -> NDArray[np.int64]:
-        choices = np.asarray(actions)
+        choices = plain_array(actions, "actions are")
         if choices.shape != (self.num_envs,) or not np.issubdtype(choices.dtype, np.integer):
             raise ValueError(
                 f"actions are {choices.dtype} of shape {choices.shape}, expected integers of shape ({self.num_envs},)."
@@ -196,7 +196,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         return choices.astype(np.int64)
 
     def _check_etas(self, eta: ArrayLike) -> NDArray[np.float64]:
-        etas = real_array(eta, "prices eta")
+        etas = price_array(eta)
         if etas.shape not in ((), (self.num_envs,)):
             raise ValueError(
                 f"eta has shape {etas.shape}, expected one number or ({self.num_envs},): one per environment."

@@ -169,14 +169,46 @@ def test_numbers_out_of_range_are_refused():
     for wrong in ([], 0.1):
         with pytest.raises(ValueError, match="expected a list of prices"):
             lake.evaluate(wrong)
-    for wrong in ([-0.1], [float("inf")]):
-        with pytest.raises(ValueError, match="expected prices of at least 0"):
-            lake.evaluate(wrong)
-    for wrong in ({"episodes": 0}, {"max_steps": 0}):
-        with pytest.raises(ValueError, match="expected at least 1"):
-            lake.evaluate([0.0], **wrong)
+    with pytest.raises(ValueError, match=r"eta is -0\.1, expected prices of at least 0"):
+        lake.evaluate([-0.1])
+    with pytest.raises(ValueError, match="eta is inf, expected"):
+        lake.evaluate([float("inf")])
+    for name in ("episodes", "max_steps"):
+        for wrong in (0, 2.5, True, "3", float("nan"), 10**20):
+            with pytest.raises(ValueError, match=f"{name} is .*, expected .* an integer of at least 1"):
+                lake.evaluate([0.0], **{name: wrong})
     with pytest.raises(ValueError, match="points is 2, expected at least 3"):
         lake.critical_eta([0], points=2)
+
+
+def test_no_argument_is_converted_that_was_meant_differently():
+    """Issue 14: text was a price, any true value was trust, and a matrix as a seed ended the process."""
+    lake = small_agent()
+    for wrong in ("0.1", True, [[0.1], [0.1, 0.2]], np.ma.masked_array([0.1], [True])):
+        with pytest.raises(ValueError, match="eta (is|are) .*, expected|eta is a masked array"):
+            lake.q([0], wrong)
+    with pytest.raises(ValueError, match=r"eta has shape \(3,\), expected one price, or \[2\]"):
+        lake.q([0, 1], [0.1, 0.2, 0.3])
+    for wrong in (np.eye(2).view(np.matrix), -1, 2**64, 0.5, None):
+        with pytest.raises(ValueError, match=r"^seed is .*, expected an integer"):
+            lake.set_random_seed(wrong)
+        with pytest.raises(ValueError, match=r"^seed is .*, expected an integer"):
+            lake.evaluate([0.0], seed=wrong)
+    for wrong in ([4], [-1], [0.5], [np.nan], [np.inf], [0, 1], "0", [True]):
+        with pytest.raises(ValueError, match=r"^last_actions is .*, expected"):
+            lake.lazy_gap([0], 0.1, last_actions=wrong)
+        with pytest.raises(ValueError, match=r"^state is .*, expected"):
+            lake.predict([0], wrong, eta=0.1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_action_is_chosen_for_an_observation_that_is_not_finite(bad):
+    """Issue 14: the network's values were nan, and the first action was taken."""
+    lake, seen = small_agent(), np.eye(16)[:2]
+    seen[1, 3] = bad
+    for question in (lake.q, lake.lazy_gap, lambda seen, eta: lake.predict(seen, eta=eta)):
+        with pytest.raises(ValueError, match=rf"observations have {bad} at \(1, 3\), expected finite numbers"):
+            question(seen, 0.1)
 
 
 def test_an_agent_is_a_default_policy_of_the_wrappers():

@@ -128,7 +128,7 @@ def test_unknown_settings_are_named():
         default_config("CartPole-v1", "dqn", lambda_=0.5, steps=9)
     with pytest.raises(TypeError, match=r"no settings 'epsilon_decay', 'structured'"):
         default_config("CartPole-v1", "dqn", structured=True, epsilon_decay=9, eta=0.1)
-    with pytest.raises(ValueError, match="algorithm is 'sarsa', expected pqn or dqn"):
+    with pytest.raises(ValueError, match="algorithm is 'sarsa', expected one of 'pqn', 'dqn'"):
         default_config("CartPole-v1", "sarsa")
 
 

@@ -1,5 +1,6 @@
 """Environments and default policies that misbehave: a line that names them, exit code 2, a checkpoint that stays."""
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -50,6 +51,8 @@ class Unruly(gym.Env):
                 return {}["missing"]
             if self.how == "exit":
                 sys.exit("bye")
+            if self.how == "cancelled":
+                raise asyncio.CancelledError  # no Exception
             if self.how == "tuple":
                 return seen, reward, end, {}
         return seen, reward, end, False, {}
@@ -65,6 +68,7 @@ CASES = {
     "none": "TypeError",
     "key": r"step 5 of an episode: KeyError\('missing'\)",
     "exit": r"SystemExit\('bye'\)",
+    "cancelled": "step 5 of an episode: CancelledError",
     "tuple": "step 5 of an episode: ValueError",
     "reset": r"the start of an episode: OSError\('no connection'\)",
 }
@@ -99,6 +103,21 @@ def test_an_environment_that_cannot_be_made_or_tried_is_named():
 
     assert measure_reward_scale(Watched) == 1.0 and not busy
     assert seen[-1].endswith("Watched, random step 1000 before training")
+
+
+def test_an_error_of_close_does_not_hide_the_reason_why_a_run_ends(tmp_path):
+    class Jammed(Unruly):
+        how, when = "key", 5
+
+        def close(self):
+            raise KeyError("jammed")
+
+    host = GymnasiumHost(Jammed, 2)
+    with pytest.warns(UserWarning, match=r"Jammed: close\(\) raised KeyError\('jammed'\)") as warned:
+        host.close()
+    assert len(warned) == 2
+    with pytest.warns(UserWarning, match="jammed"), pytest.raises(EnvironmentFailed, match=r"KeyError\('missing'\)"):
+        measure_reward_scale(Jammed)
 
 
 @pytest.mark.parametrize("how", ["nan", "huge"])

@@ -61,7 +61,7 @@ def test_damage_is_noticed(exported):
 
 
 def test_bad_arguments_change_nothing(run, exported, tmp_path):
-    with pytest.raises(ValueError, match="which is 'newest', expected last or best"):
+    with pytest.raises(ValueError, match="which is 'newest', expected one of 'last', 'best'"):
         lz.learn.export(run, tmp_path / "new", which="newest")
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         lz.learn.export(tmp_path / "nothing", tmp_path / "new")

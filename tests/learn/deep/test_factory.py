@@ -193,7 +193,7 @@ def test_a_loaded_agent_is_the_trained_one(dqn_run):
     assert agent.eta == 0.1 and isinstance(agent.algorithm.config, DQNConfig)
     assert agent.algorithm.config == RunFolder(dqn_run).config().settings
     np.testing.assert_array_equal(load(Path(dqn_run), "best").q(STATES).shape, (16, 4))
-    with pytest.raises(ValueError, match="which is 'newest', expected last or best"):
+    with pytest.raises(ValueError, match="which is 'newest', expected one of 'last', 'best'"):
         load(dqn_run, "newest")
     left = load(dqn_run, default_policy="0")
     np.testing.assert_allclose(left.lazy_gap(STATES), (agent.q(STATES).T - agent.q(STATES)[:, 0]).max(0), atol=1e-6)

@@ -109,7 +109,7 @@ def test_a_lost_replay_buffer_is_filled_by_acting_without_learning(env, iteratio
 
 def test_only_the_last_and_the_best_checkpoint_can_be_resumed(tmp_path):
     RunFolder(tmp_path / "run").create(TrainConfig("FrozenLake-v1", FEW))
-    with pytest.raises(ValueError, match="which is 'newest', expected last or best"):
+    with pytest.raises(ValueError, match="which is 'newest', expected one of 'last', 'best'"):
         resume(tmp_path / "run", which="newest")
 
 

@@ -134,6 +134,15 @@ def test_a_model_must_be_the_one_that_was_given(tmp_path, monkeypatch):
         folder.check_same(config)
 
 
+def test_trust_is_true_or_false(run):
+    """Issue 14: trust="no" was trust."""
+    rewrite(run, env="evil_module:Lake-v0")
+    for wrong in ("no", "False", 1, None):
+        for call in (lz.learn.load, lz.learn.resume):
+            with pytest.raises(ValueError, match="^trust is .*, expected True or False"):
+                call(run, trust=wrong)
+
+
 def test_what_a_run_would_run():
     assert foreign_code(LAKE) is None and foreign_code(replace(LAKE, default_policy="3")) is None
     assert foreign_code(replace(LAKE, default_policy="a:b")) and not foreign_code(

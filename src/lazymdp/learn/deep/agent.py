@@ -15,6 +15,19 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import (
+    LARGEST,
+    check_count,
+    check_integer,
+    check_number,
+    check_probability,
+    check_progress,
+    check_seed,
+    plain_array,
+    price_array,
+    several,
+    shown,
+)
 from lazymdp.learn.deep import host_evaluation
 from lazymdp.learn.deep.acting import Exploration, act
 from lazymdp.learn.deep.algorithm import Algorithm
@@ -37,6 +50,8 @@ from lazymdp.wrappers.lazy_action import LazyAction
 
 _MOST_ROWS = 32_768
 """Largest number of pairs of observation and price that the network is applied to at once; 70 MB on Atari."""
+_MOST_POINTS = 1_000_000
+"""Largest number of prices in the grid of `critical_eta`."""
 
 
 class Agent:
@@ -97,7 +112,7 @@ class Agent:
 
     def set_random_seed(self, seed: int) -> None:
         """Seeds the random choices of `predict` with `deterministic=False`; the seed is 0 when an agent is made."""
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(check_seed(seed))
 
     def predict(
         self,
@@ -132,7 +147,7 @@ class Agent:
         last = np.full(count, env.noop)
         if state is not None:
             begins = np.zeros(count, dtype=bool) if episode_start is None else np.asarray(episode_start, dtype=bool)
-            given = np.broadcast_to(np.asarray(state, dtype=np.int64), (count,)) - env.first_action
+            given = self._last(state, "state", count, env.first_action)
             last = np.where(begins, env.noop, given)
         uniform, epsilon = np.full((3, count), 0.5, dtype=np.float32), 0.0
         if not deterministic:
@@ -195,7 +210,8 @@ class Agent:
 
     def _lazy_gaps(self, seen: Array, prices: Array, last_actions: ArrayLike | None) -> NDArray[np.float32]:
         """Returns the lazy-gaps of N observations at prices `[N]` or `[N, K]`, in the shape of the prices."""
-        last = np.full(len(seen), self.algorithm.env.noop) if last_actions is None else last_actions
+        noop, count = self.algorithm.env.noop, len(seen)
+        last = np.full(count, noop) if last_actions is None else self._last(last_actions, "last_actions", count)
         default = self._default(seen, jnp.asarray(last))  # [N, A]
         outputs = self._apply(self.parameters, seen, prices)
         control, lazy = self.algorithm.form.values(outputs, default if prices.ndim == 1 else default[:, None], prices)
@@ -210,7 +226,7 @@ class Agent:
             epsilon: Probability of a random action.
             temperature: Temperature of a softmax over the values; by default the best action is taken.
         """
-        _check_epsilon(epsilon)
+        check_probability(epsilon, "epsilon")
         if temperature is not None and (not 0.0 < temperature < np.inf or epsilon != 0.0):
             raise ValueError(
                 f"temperature is {temperature} and epsilon {epsilon}, expected a temperature above 0 and no epsilon."
@@ -248,13 +264,14 @@ class Agent:
         """
         if etas is None:
             etas = self.algorithm.config.reported_etas if self.eta is None else (self.eta,)
-        prices = np.asarray(etas, dtype=float)
-        if prices.ndim != 1 or not prices.size:
-            raise ValueError(f"etas is {etas!r}, expected a list of prices.")
-        self._prices(prices, prices.size)
-        if episodes < 1 or (max_steps is not None and max_steps < 1):
-            raise ValueError(f"episodes is {episodes} and max_steps {max_steps}, expected at least 1.")
-        _check_epsilon(epsilon)
+        given = several(etas, "etas", "a list of prices")
+        if np.ndim(etas) == 0:
+            raise ValueError(f"etas is {shown(etas)}, expected a list of prices.")
+        prices = np.array([self._price(eta) for eta in given])
+        if max_steps is not None:
+            check_count(max_steps, "max_steps", "a number of steps")
+        check_progress(progress)
+        episodes, seed, epsilon = _check_play(episodes, seed, epsilon)
         played = with_default_alone(
             self._played(np.append(prices, np.inf), episodes, seed, epsilon, max_steps=max_steps, progress=progress)
         )
@@ -285,7 +302,8 @@ class Agent:
         between the last price at which the agent takes control and the next one. `last_actions` is as in `lazy_gap`.
         """
         prices, seen = self._price_grid(points), self._batch(observations)
-        last = np.full(len(seen), self.algorithm.env.noop) if last_actions is None else np.asarray(last_actions)
+        noop, count = self.algorithm.env.noop, len(seen)
+        last = np.full(count, noop) if last_actions is None else self._last(last_actions, "last_actions", count)
         rows = max(1, _MOST_ROWS // points)  # the network keeps its features for all prices of a row
         excess = np.zeros((len(seen), points))
         for first in range(0, len(seen), rows):
@@ -327,8 +345,8 @@ class Agent:
             seed: Random seed.
             epsilon: Probability of a random choice.
         """
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"share is {share}, expected a share of steps between 0 and 1.")
+        share = check_number(share, "share", 0.0, 1.0, "a share of steps between 0 and 1")
+        episodes, seed, epsilon = _check_play(episodes, seed, epsilon)
         self._check_dial()
         if evaluation is not None and evaluation.returns.shape != (evaluation.etas.size, episodes):
             raise ValueError(f"evaluation has {evaluation.returns.shape[-1]} episodes per price, expected {episodes}.")
@@ -347,10 +365,10 @@ class Agent:
 
     def _price(self, eta: float | None) -> float:
         """Returns one price; raises an error for a price that the agent was not trained for."""
-        if np.ndim(eta if eta is not None else 0.0) != 0:
-            raise ValueError(f"eta is {eta!r}, expected one price.")
+        if eta is not None:
+            eta = check_number(eta, "eta", -LARGEST, LARGEST, "one price: a number")
         self._prices(eta, 1)
-        return float(eta) if self.eta is None and eta is not None else float(self.eta or 0.0)
+        return eta if self.eta is None and eta is not None else float(self.eta or 0.0)
 
     def _prices(self, eta: ArrayLike | None, count: int) -> Array:
         """Returns prices as `[N]`; raises an error for prices that the agent was not trained for."""
@@ -359,20 +377,33 @@ class Agent:
                 "the agent is a dial, trained for a range of prices: give eta, or fix the agent at one price, "
                 "agent.at(eta)."
             )
-        prices = np.broadcast_to(np.asarray(self.eta if eta is None else eta, dtype=float), (count,))
+        given = price_array(float(self.eta or 0.0) if eta is None else eta)
+        if given.shape not in ((), (1,), (count,)):
+            raise ValueError(f"eta has shape {given.shape}, expected one price, or [{count}]: one per observation.")
+        prices = np.broadcast_to(given, (count,))
         if self.eta is None and not ((prices >= 0.0) & np.isfinite(prices)).all():
-            raise ValueError(f"eta is {eta!r}, expected prices of at least 0.")
+            raise ValueError(f"eta is {shown(eta)}, expected prices of at least 0.")
         if self.eta is not None:
             odd = prices[~np.isclose(prices, self.eta, rtol=1e-4, atol=1e-7)]
             if odd.size:
                 raise ValueError(f"eta is {odd[0]:g}, but the agent {self._price_is} {self.eta:g}.")
         return jnp.asarray(prices, dtype=jnp.float32)
 
+    def _last(self, actions: Any, name: str, count: int, first: int = 0) -> NDArray[np.int64]:
+        """Returns `[N]` last executed actions, numbered from 0, given those numbered from `first`."""
+        given = plain_array(actions, f"{name} is")
+        whole = given.dtype.kind in "iu" or (given.dtype.kind == "f" and bool((given == np.round(given)).all()))
+        if not whole or given.shape not in ((), (1,), (count,)):
+            raise ValueError(f"{name} is {shown(actions)}, expected [{count}] integers: the last executed actions.")
+        last = first + self.algorithm.env.n_actions - 1
+        if given.size and not first <= given.min() <= given.max() <= last:
+            raise ValueError(f"{name} is {shown(actions)}, expected actions from {first} to {last}.")
+        return np.broadcast_to(given.astype(np.int64) - first, (count,))
+
     def _price_grid(self, points: int) -> NDArray[np.float64]:
         """Returns `[points]` prices: 0, then log-spaced prices over the range trained for."""
         self._check_dial()
-        if points < 3:
-            raise ValueError(f"points is {points}, expected at least 3.")
+        points = check_integer(points, "points", 3, _MOST_POINTS, f"at least 3 and at most {_MOST_POINTS} prices")
         return np.append(0.0, np.geomspace(*self.algorithm.config.eta_range, points - 1))
 
     def _check_dial(self) -> None:
@@ -383,6 +414,9 @@ class Agent:
             raise ValueError(f"the agent {self._price_is} {self.eta:g}: {remedy}.")
 
 
-def _check_epsilon(epsilon: float) -> None:
-    if not 0.0 <= epsilon <= 1.0:
-        raise ValueError(f"epsilon is {epsilon}, expected a probability between 0 and 1.")
+def _check_play(episodes: int, seed: int, epsilon: float) -> tuple[int, int, float]:
+    """Returns the settings of an evaluation as plain numbers, and raises an error if one is invalid."""
+    count = check_count(episodes, "episodes", "a number of episodes")
+    largest = 2**31 - 1  # that of a run
+    checked = check_integer(seed, "seed", 0, largest, f"an integer from 0 to {largest}")
+    return count, checked, check_probability(epsilon, "epsilon")

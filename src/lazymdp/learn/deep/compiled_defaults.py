@@ -117,7 +117,9 @@ class CalledBack:
         busy[self] = executed.size, time.monotonic()
         try:
             return self._answer(seen, executed)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             found = str(error) if isinstance(error, BadAnswer) else repr(error)
             row = error.row if isinstance(error, BadAnswer) else None
             shown = seen if row is None else row_of(self._space, seen, row)

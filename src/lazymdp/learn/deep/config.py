@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
+from lazymdp._arguments import MOST_COUNTED, check_choice, shown
+
 Form = Literal["structured", "augmented"]
 
 FIRST_PRICE = 0.01
@@ -82,8 +84,6 @@ class AlgorithmConfig:
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         _check_types(self)
-        if isinstance(self.eta, tuple):
-            object.__setattr__(self, "eta", (float(self.eta[0]), float(self.eta[1])))
         self._check()
 
     @property
@@ -366,8 +366,7 @@ def default_config(env: str, algorithm: str | None = None, **changed: Any) -> PQ
     family = env.partition("/")[0]
     if algorithm is None:
         algorithm = "pqn" if family == "minatar" else "dqn"
-    if algorithm not in ALGORITHMS:
-        raise ValueError(f"algorithm is {algorithm!r}, expected {' or '.join(ALGORITHMS)}.")
+    check_choice(algorithm, "algorithm", list(ALGORITHMS))
     kind = ALGORITHMS[algorithm]
     known = {field.name for field in fields(kind)}
     unknown = sorted(set(changed) - known)
@@ -398,22 +397,36 @@ def _check_types(config: AlgorithmConfig) -> None:
     for field in fields(config):
         kind = float if field.name in _OPTIONAL_NUMBERS else type(field.default)
         value = getattr(config, field.name)
-        if kind in _KINDS and value is not field.default and not is_a(value, kind):
-            raise TypeError(f"{field.name} is {value!r}, expected {_KINDS[kind][1]}.")
+        if kind in _KINDS and value is not field.default:
+            if not is_a(value, kind):
+                raise TypeError(f"{field.name} is {shown(value)}, expected {_KINDS[kind][1]}.")
+            object.__setattr__(config, field.name, plain(value, kind))
     prices, n_prices = (config.eta, 2) if isinstance(config.eta, tuple) else ((config.eta,), 1)
     if not all(is_a(price, float) for price in prices) or len(prices) != n_prices:
-        raise TypeError(f"eta is {config.eta!r}, expected a price or a range (low, high).")
+        raise TypeError(f"eta is {shown(config.eta)}, expected a price or a range (low, high).")
+    floats = tuple(plain(price, float) for price in prices)
+    object.__setattr__(config, "eta", floats if n_prices == 2 else floats[0])
     if not isinstance(config.hidden, tuple) or not all(is_a(width, int) for width in config.hidden):
-        raise TypeError(f"hidden is {config.hidden!r}, expected layer widths, a tuple of integers.")
+        raise TypeError(f"hidden is {shown(config.hidden)}, expected layer widths, a tuple of integers.")
+    object.__setattr__(config, "hidden", tuple(map(int, config.hidden)))
     for name, choices in (("form", ("structured", "augmented")), ("network", (None, "nature", "minatar", "mlp"))):
-        if getattr(config, name) not in choices:
+        value = getattr(config, name)
+        if not isinstance(value, str | None) or value not in choices:
             names = ", ".join(str(choice) for choice in choices)
-            raise ValueError(f"{name} is {getattr(config, name)!r}, expected one of {names}.")
+            raise ValueError(f"{name} is {shown(value)}, expected one of {names}.")
 
 
 def is_a(value: Any, kind: type) -> bool:
     """Whether a value is of a kind; True and False are not numbers."""
     return isinstance(value, _KINDS[kind][0]) and isinstance(value, bool) == (kind is bool)
+
+
+def plain(value: Any, kind: type) -> Any:
+    """Returns a number of any library as Python's own, which can be saved; inf if it is too large."""
+    try:
+        return kind(value)
+    except OverflowError:
+        return math.inf
 
 
 def check_name(env: Any) -> None:
@@ -424,8 +437,8 @@ def check_name(env: Any) -> None:
 
 def _check_at_least_1(config: AlgorithmConfig, *names: str) -> None:
     for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} is {getattr(config, name)}, expected at least 1.")
+        if not 1 <= getattr(config, name) <= MOST_COUNTED:
+            raise ValueError(f"{name} is {getattr(config, name)}, expected at least 1 and at most {MOST_COUNTED}.")
 
 
 def _check_shares(config: AlgorithmConfig, *names: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_choice
 from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, RunFolder
 from lazymdp.learn.deep.train_config import TrainConfig
 
@@ -28,8 +29,7 @@ def export(run: str | os.PathLike[str], folder: str | os.PathLike[str], which: s
         folder: Folder to write; it must not hold a run.
         which: The `last` or the `best` checkpoint.
     """
-    if which not in CHECKPOINTS:
-        raise ValueError(f"which is {which!r}, expected last or best.")
+    check_choice(which, "which", CHECKPOINTS)
     source = RunFolder(run)
     config, checkpoint = source.config(), source.read(which)
     if checkpoint is None:

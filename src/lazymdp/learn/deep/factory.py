@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_choice
 from lazymdp.defaults import protocol
 from lazymdp.defaults.forms import BadAnswer, Constant, Repeat, Table, Uniform
 from lazymdp.defaults.sb3 import model_file
@@ -199,8 +200,7 @@ def load(
             runs of people whom you trust.
     """
     run = RunFolder(folder)
-    if which not in CHECKPOINTS:
-        raise ValueError(f"which is {which!r}, expected last or best.")
+    check_choice(which, "which", CHECKPOINTS)
     config = run.config()
     check_trusted(run.path, config, trust, "lz.learn.load", env=env is None, default_policy=default_policy is None)
     if default_policy is None:

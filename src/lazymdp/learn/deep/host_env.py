@@ -196,7 +196,7 @@ class GymnasiumHost:
     def close(self) -> None:
         """Closes the environments."""
         for env in self._envs:
-            env.close()
+            close_env(env, self.name)
 
     def begin(self, place: int, seed: int) -> NDArray[Any]:
         """Begins an episode in one copy and returns its first frame, instead of `start` and `receive`."""
@@ -204,7 +204,9 @@ class GymnasiumHost:
         busy[self] = place, time.monotonic()
         try:
             return self._frame(self._envs[place].reset(seed=seed)[0])
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(place, error) from error
         finally:
             del busy[self]
@@ -217,7 +219,9 @@ class GymnasiumHost:
             observation, given, terminated, truncated, _ = self._envs[place].step(self.first_action + action)
             frame, reward = self._frame(observation), float(given)
             ended = bool(terminated), bool(truncated and not terminated)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(place, error) from error
         finally:
             del busy[self]
@@ -306,14 +310,26 @@ def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | 
             rewards[place] = reward
             if terminated or truncated:
                 made.reset(seed=place + 1)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise EnvironmentFailed(f"{trial.place_of(place)}: {error!r}.") from error
     finally:
         busy.pop(trial, None)
-        made.close()
+        close_env(made, name_of(env))
     paid = rewards[(rewards != 0.0) & (np.abs(rewards) <= LARGEST_REWARD)]  # others are refused when training begins
     scale = float(f"{np.sqrt(np.mean(paid**2)):.2g}") if paid.size else 1.0
     return scale if 0.0 < scale < np.inf else 1.0
+
+
+def close_env(env: gym.Env[Any, Any], name: str) -> None:
+    """Closes an environment. An error of it is only a warning: it must not hide the reason why a run ends."""
+    try:
+        env.close()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        warnings.warn(f"{name}: close() raised {error!r}, which does not affect the run.", stacklevel=2)
 
 
 def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
@@ -323,7 +339,9 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
     if not isinstance(env, str):
         try:
             made = env()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise EnvironmentFailed(f"{name_of(env)} raised {error!r}.") from error
     else:
         given = f"env is {env!r}" + (f" with {dict(env_kwargs)!r}" if env_kwargs else "")
@@ -333,7 +351,9 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
             raise ValueError(f"{given}, which cannot be made: {error} {_OWN_MODULE}") from error
         except (gym.error.Error, ImportError, TypeError, ValueError) as error:
             raise ValueError(f"{given}, which cannot be made: {error}") from error
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise EnvironmentFailed(f"{given}, which cannot be made: {error!r}") from error
     if not isinstance(made, gym.Env):
         raise TypeError(f"{name_of(env)} returned a {type(made).__name__}, expected a Gymnasium environment.")

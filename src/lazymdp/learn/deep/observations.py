@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 from numpy.typing import NDArray
 
+from lazymdp._arguments import plain_array, shown
 from lazymdp.learn.deep.host_env import HostEnv
 from lazymdp.learn.deep.jax_env import JaxEnv
 
@@ -32,7 +33,12 @@ def to_batch(env: JaxEnv | HostEnv, observations: Any) -> tuple[NDArray[Any], bo
     space, shape = env.space, env.shape
     if isinstance(space, spaces.Dict | spaces.Tuple) and isinstance(observations, Mapping | tuple):
         return _flattened(space, observations)
-    seen = np.asarray(observations)
+    seen = plain_array(observations, "observations are")
+    if seen.dtype.kind not in "biuf":
+        raise ValueError(f"observations are {shown(observations)}, expected numbers of shape [N, {_words(shape)}].")
+    if seen.dtype.kind == "f" and not np.isfinite(seen).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(seen))[0])
+        raise ValueError(f"observations have {seen[place]} at {place}, expected finite numbers.")
     if isinstance(space, spaces.Discrete) and seen.ndim < 2 and np.issubdtype(seen.dtype, np.integer):
         return _one_hot(np.atleast_1d(seen), int(space.start), shape[0]), seen.ndim == 0
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary) and _ends_in(seen, space.shape):
@@ -50,9 +56,11 @@ def to_batch(env: JaxEnv | HostEnv, observations: Any) -> tuple[NDArray[Any], bo
 def wrong_shape(found: tuple[int, ...], shape: tuple[int, ...]) -> ValueError:
     """Returns the error for observations of another shape than `shape` or `[N, *shape]`."""
     remedy = ": give [observation] for a single one." if found == shape else "."
-    return ValueError(
-        f"observations have shape {found}, expected [N, {', '.join(map(str, shape))}], as in training" + remedy
-    )
+    return ValueError(f"observations have shape {found}, expected [N, {_words(shape)}], as in training" + remedy)
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))
 
 
 def _ends_in(seen: NDArray[Any], shape: tuple[int, ...]) -> bool:

@@ -33,6 +33,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from lazymdp._arguments import check_path
 from lazymdp._files import locked, remove_orphans, replacing, write_text
 from lazymdp._provenance import versions
 from lazymdp.defaults.sb3 import model_file
@@ -90,9 +91,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"folder is {path!r}, expected a path.")
-        self.path, self._held = Path(path), False
+        self.path, self._held = check_path(path, "folder"), False
 
     @property
     def exists(self) -> bool:

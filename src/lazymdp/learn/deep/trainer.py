@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from lazymdp._arguments import check_callable, check_choice, check_number
 from lazymdp._progress import show_settings, training_bar
 from lazymdp.defaults.protocol import BadDefault
 from lazymdp.learn.deep.agent import Agent
@@ -124,8 +124,7 @@ def resume(
     for name, given, saved in (("env", env, config.env), ("default_policy", default_policy, config.default_policy)):
         if given is not None and saved != GIVEN_IN_PYTHON:
             raise ValueError(f"{name} is {given!r}, but {run.path} is a run with {name} {saved!r}: leave it out.")
-    if which not in CHECKPOINTS:
-        raise ValueError(f"which is {which!r}, expected last or best.")
+    check_choice(which, "which", CHECKPOINTS)
     check_trusted(run.path, config, trust, "lz.learn.resume", env=env is None, default_policy=default_policy is None)
     return run_training(
         config,
@@ -173,8 +172,10 @@ def run_training(
         stop: Called after every iteration. If it returns True, the run ends with a report, a checkpoint and
             `KeyboardInterrupt`.
     """
-    if not isinstance(checkpoint_seconds, Real) or not checkpoint_seconds > 0.0:
-        raise ValueError(f"checkpoint_seconds is {checkpoint_seconds!r}, expected a number above 0.")
+    expected = "a number above 0"
+    checkpoint_seconds = check_number(checkpoint_seconds, "checkpoint_seconds", 0.0, math.inf, expected, above=True)
+    if on_report is not None:
+        check_callable(on_report, "on_report", "a function of the run and its metrics, or None")
     try:
         return _run_training(
             config, env, default_policy, folder, which, extend_to, checkpoint_seconds, show_progress, on_report,

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from lazymdp._arguments import check_flag
 from lazymdp.defaults.sb3 import model_file
 from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, WORDS, TrainConfig
 
@@ -52,7 +53,7 @@ def check_trusted(
         default_policy: Whether the default policy of the run is made.
     """
     code = foreign_code(config, env, default_policy)
-    if code is not None and not trust:
+    if not check_flag(trust, "trust") and code is not None:
         raise Untrusted(f"{folder} was not loaded: {code}.", f"{call}({str(folder)!r}, trust=True)")
 
 

@@ -20,7 +20,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_seed
+from lazymdp._arguments import check_progress, check_seed
 from lazymdp.lazy import lazy_gap
 from lazymdp.learn.tabular.kernel_data import Rule, Tables, make_plan
 from lazymdp.learn.tabular.parallel import Progress, train_runs
@@ -101,8 +101,11 @@ def estimate_eta_max(
         seed: Random seed.
         progress: Called from time to time with the number of episodes played and the total.
     """
-    check_settings(gamma, alpha, alpha_power, epsilon, epsilon, episodes, max_steps)
+    gamma, alpha, alpha_power, epsilon, _, episodes, max_steps = check_settings(
+        gamma, alpha, alpha_power, epsilon, epsilon, episodes, max_steps
+    )
     check_seed(seed)
+    check_progress(progress)
     model = as_model(source, gamma)
     rule = make_rule(
         model, default_policy, gamma, alpha, alpha_power, lazy=True, structured=True, target="default_policy"
@@ -131,8 +134,11 @@ def estimate_eta_min(
 
     The arguments are those of `estimate_eta_max`.
     """
-    check_settings(gamma, alpha, alpha_power, epsilon, epsilon, episodes, max_steps)
+    gamma, alpha, alpha_power, epsilon, _, episodes, max_steps = check_settings(
+        gamma, alpha, alpha_power, epsilon, epsilon, episodes, max_steps
+    )
     check_seed(seed)
+    check_progress(progress)
     model = as_model(source, gamma)
     rule = make_rule(
         model, default_policy, gamma, alpha, alpha_power,

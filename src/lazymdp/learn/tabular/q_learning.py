@@ -28,6 +28,7 @@ from lazymdp._arguments import (
     check_gamma,
     check_number,
     check_probability,
+    check_progress,
     check_seeds,
 )
 from lazymdp._files import write_csv
@@ -177,12 +178,15 @@ def _learn(
     progress: Progress | None,
 ) -> TabularResult:  # fmt: skip
     """Learns with one of the targets of `kernel`; the other arguments are those of `q_learning`."""
-    check_settings(gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps)
-    check_count(points, "points", "a number of points", _MOST_POINTS)
+    gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps = check_settings(
+        gamma, alpha, alpha_power, epsilon, final_epsilon, episodes, max_steps
+    )
+    points = check_count(points, "points", "a number of points", _MOST_POINTS)
+    check_progress(progress)
     check_choice(form, "form", FORMS)
     check_flag(lazy, "lazy")
     if workers is not None:
-        check_count(workers, "workers", "a number of runs at the same time, or None for one per core")
+        workers = check_count(workers, "workers", "a number of runs at the same time, or None for one per core")
     etas, seeds = check_etas(eta), check_seeds(seed)
     model = as_model(source, gamma)
     structured = lazy and form == "structured"
@@ -246,14 +250,17 @@ def _collect(
 
 def check_settings(
     gamma: float, alpha: float, alpha_power: float, epsilon: float, final_epsilon: float, episodes: int, max_steps: int
-) -> None:
-    """Raises an error for invalid settings, before any long work starts."""
-    check_gamma(gamma)
-    check_number(alpha, "alpha", 0.0, 1.0, "a step size above 0 and at most 1", above=True)
-    check_number(alpha_power, "alpha_power", 0.0, 1.0, "a number between 0 (constant step size) and 1")
-    check_probability(epsilon, "epsilon")
-    check_probability(final_epsilon, "final_epsilon")
-    if final_epsilon > epsilon:
-        raise ValueError(f"final_epsilon is {final_epsilon}, above epsilon = {epsilon}: exploration must not increase.")
-    check_count(episodes, "episodes", "a number of episodes")
-    check_count(max_steps, "max_steps", "a number of steps")
+) -> tuple[float, float, float, float, float, int, int]:
+    """Returns the settings as plain numbers, and raises an error if one is invalid, before any long work starts."""
+    first, last = check_probability(epsilon, "epsilon"), check_probability(final_epsilon, "final_epsilon")
+    if last > first:
+        raise ValueError(f"final_epsilon is {last}, above epsilon = {first}: exploration must not increase.")
+    return (
+        check_gamma(gamma),
+        check_number(alpha, "alpha", 0.0, 1.0, "a step size above 0 and at most 1", above=True),
+        check_number(alpha_power, "alpha_power", 0.0, 1.0, "a number between 0 (constant step size) and 1"),
+        first,
+        last,
+        check_count(episodes, "episodes", "a number of episodes"),
+        check_count(max_steps, "max_steps", "a number of steps"),
+    )
