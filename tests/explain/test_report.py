@@ -282,7 +282,7 @@ def test_errors_name_the_argument_and_the_remedy(recording, tmp_path):
         lz.explain.report(empty, tmp_path / "page.html")
     with pytest.raises(ValueError, match=r"^against \(.*empty\) has no whole episode"):
         lz.explain.report(recording, tmp_path / "page.html", against=empty)
-    with pytest.raises(TypeError, match=r"recording is 'runs', expected a Recording: open one with lz.explain.load"):
+    with pytest.raises(TypeError, match=r"recording is 'runs', expected a Recording: open one with `lz.explain.load"):
         lz.explain.report("runs", tmp_path / "page.html")
     with pytest.raises(FileNotFoundError, match="cannot write .*: there is no folder"):
         lz.explain.report(recording, tmp_path / "nowhere" / "page.html")
