@@ -78,7 +78,7 @@ def test_the_agents_that_are_kept_in_the_repository_act(folder):
     pytest.importorskip("ale_py")
     pytest.importorskip("pgx")
     agent = lz.learn.load(folder)
-    n_actions = {"MsPacman": 9, "Breakout": 4, "Pong": 6, "breakout": 3}[folder.name.split("-")[0]]
+    n_actions = {"MsPacman": 9, "Breakout": 4, "Pong": 6, "Zaxxon": 18, "breakout": 3}[folder.name.split("-")[0]]
     assert agent.is_dial and agent.lazy_action == n_actions
     black = np.zeros((2, *agent.algorithm.env.shape), agent.algorithm.env.dtype)
     assert np.isfinite(agent.q(black, 0.05)).all() and agent.predict(black, eta=1e6)[0].tolist() == [n_actions] * 2
