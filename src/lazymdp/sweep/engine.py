@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lazymdp.sweep.execute import Job
+from lazymdp.sweep.redact import without_secrets
 from lazymdp.sweep.results_table import RunLabels, write_table
 from lazymdp.sweep.supervise import Outcome
 from lazymdp.sweep.sweep_folder import FAILED, RESULT, SweepFolder
@@ -88,7 +89,7 @@ class Sweep:
                 waiting.remove(job)
                 self.pool.start(job)
             for job, outcome in self.pool.finished(0.2):
-                outcome = self._collected(job) if outcome.status == "done" else outcome
+                outcome = _redacted(self._collected(job) if outcome.status == "done" else outcome)
                 unwritten = unwritten or outcome.status == "done"
                 if outcome.status == "failed" and not self.stopped and self._failed(job, outcome):
                     waiting.insert(0, job)
@@ -159,3 +160,8 @@ class Sweep:
         label = next(label for label in self.labels if label.run == job.specs[0].id)
         more = f" and {len(job.specs) - 1} more" if len(job.specs) > 1 else ""
         return f"{label.method} on {label.env}, price {label.price}, seed {label.seed} ({label.run}{more})"
+
+
+def _redacted(outcome: Outcome) -> Outcome:
+    """Takes secrets out of what a pool or a remote folder says; what a run says is redacted where it runs, too."""
+    return replace(outcome, reason=without_secrets(outcome.reason), log=without_secrets(outcome.log))
