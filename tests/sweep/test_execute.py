@@ -20,6 +20,9 @@ from lazymdp.sweep.sweep_folder import SweepFolder  # noqa: E402
 PQN_WEIGHTS, DQN_WEIGHTS = 31.10784, 30.47916  # sums of absolute values
 
 
+WARM = "environments = ['FrozenLake-v1']\nalgorithms = ['dqn']\nprices = [0.1]\nwarm_start = '{}'"
+
+
 def never():
     return False
 
@@ -194,10 +197,16 @@ def test_the_version_is_increased_with_every_change_of_results(write_study, tmp_
     assert found == {"pqn": pytest.approx(PQN_WEIGHTS, rel=2e-4), "dqn": pytest.approx(DQN_WEIGHTS, rel=2e-4)}
 
 
-def test_what_cannot_be_made_is_refused_before_anything_starts(write_study):
+def test_what_cannot_be_made_is_refused_before_anything_starts(write_study, tmp_path):
     study = read_study(write_study(more="\n[methods.a]\ndefault_policies = ['nobody']\n"))
     with pytest.raises(StudyError, match=r"study\.toml: a on FrozenLake-v1 with the default policy nobody: .*expected"):
         check_runs(study)
+    pqn = lz.learn.train("FrozenLake-v1", algorithm="pqn", eta=0.1, hidden=[8], n_envs=2, rollout=8, steps=16,
+                         minibatches=1, folder=tmp_path / "pqn")  # fmt: skip
+    assert not pqn.is_dial
+    for name, reason in (("pqn", "is not a dqn run"), ("nowhere", "expected the folder of a dqn run")):
+        with pytest.raises(StudyError, match=f"{name}.*{reason}"):
+            check_runs(read_study(write_study(WARM.format(name))))
     with pytest.raises(StudyError, match=r"environments has 'NoSuch-v0'"):
         text = "environments = ['NoSuch-v0']\nalgorithms = ['dqn']\nprices = [0.1]"
         read_study(write_study(text))
