@@ -112,6 +112,13 @@ def test_a_result_that_is_damaged_is_made_again(write_study, tmp_path):
     assert pool.attempts[first] == 2 and len(sweep.results) == 3
 
 
+def test_messages_name_the_default_policy_if_there_are_several(write_study, tmp_path):
+    said = [run(read_study(write_study(TEXT, more)), tmp_path / str(number))[2][0]
+            for number, more in enumerate(("", "default_policies = ['noop', 'uniform']"))]  # fmt: skip
+    assert "pqn on minatar/breakout, price 0.01, seed 0" in said[0]
+    assert "pqn on minatar/breakout, default policy noop, price 0.01, seed 0" in said[1]
+
+
 def test_runs_wait_for_the_agents_that_they_need(write_study, tmp_path):
     methods = """
         [methods.lazy]

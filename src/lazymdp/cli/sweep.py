@@ -127,7 +127,8 @@ def plot(
 ) -> int:
     """Draw the frontiers of a sweep: return against control rate, one panel per environment.
 
-    Points are interquartile means over seeds with 95% bootstrap intervals.
+    Points are interquartile means over seeds with 95% bootstrap intervals. An environment with more than five curves
+    has several panels.
 
     Args:
         folder: Folder of the sweep, local or remote.
@@ -206,7 +207,8 @@ def _method_line(method: str, runs: Sequence[Any]) -> str:
     steps = sorted({config.total_steps for config in configs})
     length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
     algorithms = " and ".join(sorted({config.algorithm for config in configs}))
-    return f"{method} ({algorithms}): {' x '.join(factors)} = {len(runs):,} runs of {length} steps"
+    name = method if method == algorithms else f"{method} ({algorithms})"
+    return f"{name}: {' x '.join(factors)} = {len(runs):,} runs of {length} steps"
 
 
 def _estimate(plan: Any, workers: int | None, price: float | None) -> str:
@@ -239,19 +241,30 @@ def _display(status: Any) -> Group:
         f"{status.done} of {status.total} done, {sum(one.runs for one in status.running)} running, {max(0, waiting)} "
         f"waiting, {len(status.set_aside)} set aside. Time left: {left}."
     )
-    table = Table("run", "method", "environment", "price", "seed", "state")
+    labels = [*(one.label for one in status.running), *(label for label, _ in status.set_aside)]
+    # The algorithm and the default policy are shown where they tell runs apart.
+    names = ["method", *_differing(labels, "algorithm"), "env", *_differing(labels, "default_policy"), "price", "seed"]
+    table = Table("run", *({"env": "environment"}.get(name, name.replace("_", " ")) for name in names), "state")
     for one in status.running[:_ROWS]:
-        label, more = one.label, f" ({one.runs} runs)" if one.runs > 1 else ""
-        table.add_row(*_literal(label), Text(f"{one.doing} {one.share:.0%}{more}"))
+        more = f" ({one.runs} runs)" if one.runs > 1 else ""
+        table.add_row(*_literal(one.label, names), Text(f"{one.doing} {one.share:.0%}{more}"))
     for label, reason in status.set_aside[:_ROWS]:
-        words = Text(f"set aside: {reason}", "red")
-        table.add_row(*_literal(label), words)
+        table.add_row(*_literal(label, names), Text(f"set aside: {reason}", "red"))
     return Group(head, table) if table.rows else Group(head)
 
 
-def _literal(label: Any) -> list[Text]:
+def _differing(labels: Sequence[Any], name: str) -> list[str]:
+    """Return the name of a column, in a list, if runs of one method differ in it; otherwise an empty list."""
+    return (
+        [name]
+        if len({(one.method, getattr(one, name)) for one in labels}) > len({one.method for one in labels})
+        else []
+    )
+
+
+def _literal(label: Any, names: Sequence[str]) -> list[Text]:
     """Return what a run is called, cell by cell; names of the user may contain square brackets."""
-    return [Text(str(part)) for part in (label.run, label.method, label.env, label.price, label.seed)]
+    return [Text(str(getattr(label, name))) for name in ("run", *names)]
 
 
 def _duration(seconds: float) -> str:

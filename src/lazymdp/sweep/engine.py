@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from lazymdp.sweep.execute import Job
@@ -159,7 +160,12 @@ class Sweep:
     def _name(self, job: Job) -> str:
         label = next(label for label in self.labels if label.run == job.specs[0].id)
         more = f" and {len(job.specs) - 1} more" if len(job.specs) > 1 else ""
-        return f"{label.method} on {label.env}, price {label.price}, seed {label.seed} ({label.run}{more})"
+        policy = f"default policy {label.default_policy}, " if self._several_policies else ""
+        return f"{label.method} on {label.env}, {policy}price {label.price}, seed {label.seed} ({label.run}{more})"
+
+    @cached_property
+    def _several_policies(self) -> bool:
+        return len({label.default_policy for label in self.labels}) > 1
 
 
 def _redacted(outcome: Outcome) -> Outcome:

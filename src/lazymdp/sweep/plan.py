@@ -10,7 +10,7 @@ from typing import Any
 from lazymdp.sweep.execute import Job
 from lazymdp.sweep.extras import deep
 from lazymdp.sweep.run_spec import RunSpec, reference
-from lazymdp.sweep.speeds import Speed, finished_speeds, speed_of
+from lazymdp.sweep.speeds import MEASURED, Speed, family, finished_speeds, speed_of
 from lazymdp.sweep.study_file import Study, StudyError
 
 
@@ -85,7 +85,10 @@ def make_jobs(specs: Sequence[RunSpec]) -> list[Job]:
 
 def _source(job: Job, speed: Speed | None, device: str) -> str:
     config = job.specs[0].config
-    kind = f"{config.algorithm} on {config.env.partition('/')[0] if '/' in config.env else config.env}"
+    env = family(config.env)
+    if env == "control":
+        env = "control problems" if speed in MEASURED.values() else config.env
+    kind = f"{config.algorithm} on {env}"
     if speed is None:
         return f"{kind}: no speed has been measured on a {device}"
     return f"{kind}: {speed}"
