@@ -20,7 +20,8 @@ from lazymdp.sweep.sweep_folder import SweepFolder  # noqa: E402
 PQN_WEIGHTS, DQN_WEIGHTS = 31.10784, 30.47916  # sums of absolute values
 
 
-WARM = "environments = ['FrozenLake-v1']\nalgorithms = ['dqn']\nprices = [0.1]\nwarm_start = '{}'"
+SHORT = "environments = ['FrozenLake-v1']\nalgorithms = ['dqn']\nprices = [0.1]\n"
+WARM = SHORT + "warm_start = '{}'"
 
 
 def never():
@@ -201,6 +202,8 @@ def test_what_cannot_be_made_is_refused_before_anything_starts(write_study, tmp_
     study = read_study(write_study(more="\n[methods.a]\ndefault_policies = ['nobody']\n"))
     with pytest.raises(StudyError, match=r"study\.toml: a on FrozenLake-v1 with the default policy nobody: .*expected"):
         check_runs(study)
+    with pytest.raises(StudyError, match=r"with the default policy : default_policy is ''"):
+        check_runs(read_study(write_study(more="default_policies = ['']", text=SHORT)))
     pqn = lz.learn.train("FrozenLake-v1", algorithm="pqn", eta=0.1, hidden=[8], n_envs=2, rollout=8, steps=16,
                          minibatches=1, folder=tmp_path / "pqn")  # fmt: skip
     assert not pqn.is_dial

@@ -198,7 +198,14 @@ def test_packed_runs_share_a_network_that_sees_the_price(write_study):
         ("[evaluation]\nruns = 3", r"there is no key evaluation\.runs"),
         ("pack = true", r"pack is True, expected pack = false: only pqn on MinAtar"),
         ("[methods.a]\nseed = 3", r"there is no key methods\.a\.seed"),
-        ("[methods.a]\ndefault_policies = ['method:b']", r"methods\.a is 'method:b', expected one of the methods a"),
+        (
+            "[methods.a]\ndefault_policies = ['method:b']",
+            r"methods\.a\..* is 'method:b', expected one of the methods a",
+        ),
+        (
+            "default_policies = ['method:b']",
+            r"default_policies is 'method:b', expected a method of the study, which",
+        ),
         (
             "[methods.a]\ndefault_policies = ['method:b']\n[methods.b]\ndefault_policies = ['method:a']",
             r"methods is 'a, b', expected methods that do not need each other's agents in a circle",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from lazymdp._progress import ERR
@@ -176,16 +176,21 @@ def _check_numbers(
 
 def _show_plan(prepared: Any, workers: int | None, price: float | None) -> None:
     plan, runs = prepared.plan, prepared.study.runs
-    show_line(f"{prepared.study.path.name}: {plan.total:,} runs")
+    show_line(f"{prepared.study.path.name}: {_count(plan.total, 'run')}")
     for method in dict.fromkeys(run.method for run in runs):
         show_line(f"  {_method_line(method, [run for run in runs if run.method == method])}")
-    show_line(f"{plan.done:,} done, {plan.set_aside:,} set aside, {plan.runs:,} to do in {len(plan.jobs):,} jobs.")
+    jobs = _count(len(plan.jobs), "job")
+    show_line(f"{plan.done:,} done, {plan.set_aside:,} set aside, {plan.runs:,} to do in {jobs}.")
     seeds = list(dict.fromkeys(run.spec.config.seed for run in runs))
     show_line(f"Order: all runs of seed {seeds[0]} first" + (f", then seed {seeds[1]}, ..." if seeds[1:] else "."))
     for source in plan.sources:
         show_line(f"Speed of {source}.")
     if plan.jobs:
         show_line(_estimate(plan, workers, price))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _method_line(method: str, runs: Sequence[Any]) -> str:
@@ -208,7 +213,7 @@ def _method_line(method: str, runs: Sequence[Any]) -> str:
     length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
     algorithms = " and ".join(sorted({config.algorithm for config in configs}))
     name = method if method == algorithms else f"{method} ({algorithms})"
-    return f"{name}: {' x '.join(factors)} = {len(runs):,} runs of {length} steps"
+    return f"{name}: {' x '.join(factors)} = {_count(len(runs), 'run')} of {length} steps"
 
 
 def _estimate(plan: Any, workers: int | None, price: float | None) -> str:
@@ -244,7 +249,8 @@ def _display(status: Any) -> Group:
     labels = [*(one.label for one in status.running), *(label for label, _ in status.set_aside)]
     # The algorithm and the default policy are shown where they tell runs apart.
     names = ["method", *_differing(labels, "algorithm"), "env", *_differing(labels, "default_policy"), "price", "seed"]
-    table = Table("run", *({"env": "environment"}.get(name, name.replace("_", " ")) for name in names), "state")
+    headers = ("run", *({"env": "environment"}.get(name, name.replace("_", " ")) for name in names), "state")
+    table = Table(*(Column(header, overflow="fold") for header in headers))
     for one in status.running[:_ROWS]:
         more = f" ({one.runs} runs)" if one.runs > 1 else ""
         table.add_row(*_literal(one.label, names), Text(f"{one.doing} {one.share:.0%}{more}"))

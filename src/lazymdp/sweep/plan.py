@@ -99,8 +99,8 @@ def check_runs(study: Study) -> None:
     factory, checked = deep("factory"), set()
     for run in study.runs:
         config: Any = run.spec.config
-        # The agent of another run does not exist yet.
-        policy = _original(study, config.default_policy) or "uniform"
+        policy = _original(study, config.default_policy)
+        policy = "uniform" if policy is None else policy  # the agent of another run does not exist yet
         config, start = replace(config, default_policy=policy), None
         if getattr(config.settings, "warm_start", None):
             start = _original(study, config.settings.warm_start)

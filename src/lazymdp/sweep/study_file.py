@@ -319,11 +319,14 @@ def _in_order(methods: dict[str, dict[str, Any]], reader: _Reader) -> list[str]:
     """Returns the names of the methods, each after those whose agents it uses."""
     needs = {}
     for name, method in methods.items():
-        texts = [*map(str, reader._list(_at(name), "default_policies", method)), str(method.get("warm_start", ""))]
-        named = {text.split(":")[1]: text for text in texts if text.startswith((METHOD, HALF))}
+        policies = reader._list(_at(name), "default_policies", method)
+        texts = [("default_policies", policy) for policy in policies] + [("warm_start", method.get("warm_start"))]
+        named = {text.split(":")[1]: (key, text) for key, text in texts if str(text).startswith((METHOD, HALF))}
         needs[name] = set(named)
         for other in sorted(needs[name] - set(methods)):
-            raise reader.error(f"methods.{name}", named[other], f"one of the methods {', '.join(methods)}")
+            known = ", ".join(filter(None, methods))
+            expected = f"one of the methods {known}" if known else "a method of the study, which has none"
+            raise reader.error(f"{_at(name)}{named[other][0]}", named[other][1], expected)
     order: list[str] = []
     while len(order) < len(methods):
         ready = [name for name in methods if name not in order and needs[name] <= set(order)]
