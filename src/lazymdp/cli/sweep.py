@@ -244,7 +244,7 @@ def _display(status: Any) -> Group:
     waiting = status.total - status.done - len(status.set_aside) - sum(one.runs for one in status.running)
     head = Text(
         f"{status.done} of {status.total} done, {sum(one.runs for one in status.running)} running, {max(0, waiting)} "
-        f"waiting, {len(status.set_aside)} set aside. Time left: {left}."
+        f"waiting, {len(status.set_aside)} set aside." + (f" Time left: {left}." if waiting or status.running else "")
     )
     labels = [*(one.label for one in status.running), *(label for label, _ in status.set_aside)]
     # The algorithm and the default policy are shown where they tell runs apart.

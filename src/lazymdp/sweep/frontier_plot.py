@@ -108,11 +108,12 @@ def plot_frontiers(table: dict[str, list[Any]]) -> Figure:
     columns = min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     with styled():
-        figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.4 * rows), squeeze=False)
+        figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 4.2 * rows), squeeze=False)
         for ax in axes.flat[len(panels) :]:
             ax.axis("off")
         for ax, (env, curves) in zip(axes.flat, panels, strict=False):
             frontier(curves, ax=ax)
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)  # inside, it would hide curves
             few, most = min(one.seeds[0] for one in curves.values()), max(one.seeds[1] for one in curves.values())
             count = f"{most} seeds" if few == most else f"{few} to {most} seeds"
             ax.set_title(f"{env} ({'1 seed' if few == most == 1 else count})")
