@@ -18,6 +18,8 @@ from lazymdp.sweep.study_file import StudyError, read_study  # noqa: E402
 from lazymdp.sweep.sweep_folder import SweepFolder  # noqa: E402
 
 PQN_WEIGHTS, DQN_WEIGHTS = 31.10784, 30.47916  # sums of absolute values
+# Return, controls and steps of the three episodes of the evaluation, and of the default policy alone.
+PLAYED = {"pqn": [(0, 31, 31), (1, 0, 32)], "dqn": [(0, 10, 10), (1, 0, 32)]}
 
 
 SHORT = "environments = ['FrozenLake-v1']\nalgorithms = ['dqn']\nprices = [0.1]\n"
@@ -182,8 +184,8 @@ def test_half_of_too_short_a_run_is_refused(write_study, tmp_path):
 
 
 def test_the_version_is_increased_with_every_change_of_results(write_study, tmp_path):
-    """The weights of two short runs. If they change, increase `ALGORITHM_VERSION`, then take over the new numbers."""
-    found = {}
+    """Weights and evaluations of two short runs. If they change, increase `ALGORITHM_VERSION`, then take them over."""
+    found, played = {}, {}
     for algorithm, more in (("pqn", {}), ("dqn", {"learning_starts": 256, "buffer_size": 1_024, "batch_size": 16})):
         text = write_study().read_text().replace("pqn", algorithm)
         text = text if algorithm == "pqn" else text.replace("minibatches = 2", "")
@@ -192,9 +194,12 @@ def test_the_version_is_increased_with_every_change_of_results(write_study, tmp_
         )
         spec = next(iter(read_study(write_study(text)).specs.values()))
         folder = SweepFolder(tmp_path / algorithm)
-        made(spec, folder)
+        result = made(spec, folder)
+        names = ("mean_return", "mean_controls", "mean_length")
+        played[algorithm] = [tuple(round(3 * row[name], 6) for name in names) for row in result["rows"]]
         found[algorithm] = float(sum(np.abs(a.astype(float)).sum() for a in weights(folder, spec, "agent").values()))
     assert ALGORITHM_VERSION == 2
+    assert played == PLAYED
     assert found == {"pqn": pytest.approx(PQN_WEIGHTS, rel=2e-4), "dqn": pytest.approx(DQN_WEIGHTS, rel=2e-4)}
 
 
