@@ -9,6 +9,7 @@ jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.sweep
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.deep import run_folder  # noqa: E402
 from lazymdp.learn.deep.checked_files import read_arrays  # noqa: E402
 from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
 from lazymdp.sweep.execute import Job, execute  # noqa: E402
@@ -99,6 +100,44 @@ def test_a_full_disk_leaves_the_last_checkpoint(spec, undisturbed, tmp_path, mon
     with monkeypatch.context() as patched:
         patched.setattr("lazymdp.learn.deep.run_folder.write_arrays", full)
         with pytest.raises(OSError, match="No space left"):
+            made(spec, folder)
+    assert (training / "last.safetensors").read_bytes() == before
+    assert made(spec, folder)["rows"] == undisturbed["rows"]
+
+
+def test_a_first_checkpoint_of_which_only_the_best_one_was_written_starts_the_run_again(
+    spec, undisturbed, tmp_path, monkeypatch
+):
+    folder = SweepFolder(tmp_path / "sweep")
+    write = run_folder.write_arrays
+
+    def full(path, *given):
+        if path.name == "last.safetensors":
+            raise OSError(28, "No space left on device")
+        write(path, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_folder, "write_arrays", full)
+        with pytest.raises(OSError, match="No space left"):
+            execute(Job((spec,)), folder, lambda *_: None, never, 1000.0)
+    left = folder.names(f"runs/{spec.id}/training")
+    assert "best.safetensors" in left and "last.safetensors" not in left
+    assert made(spec, folder)["rows"] == undisturbed["rows"]
+
+
+def test_a_file_that_a_run_misses_leaves_its_checkpoint(spec, undisturbed, tmp_path, monkeypatch):
+    folder = SweepFolder(tmp_path / "sweep")
+    with pytest.raises(KeyboardInterrupt):
+        made(spec, folder, StopAfter(20))
+    training = tmp_path / "sweep" / "runs" / spec.id / "training"
+    before = (training / "last.safetensors").read_bytes()
+
+    def missing(*_, **__):
+        raise FileNotFoundError("the environment misses its map")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lazymdp.learn.deep.trainer.run_training", missing)
+        with pytest.raises(FileNotFoundError, match="its map"):
             made(spec, folder)
     assert (training / "last.safetensors").read_bytes() == before
     assert made(spec, folder)["rows"] == undisturbed["rows"]
