@@ -105,8 +105,9 @@ def test_a_full_disk_leaves_the_last_checkpoint(spec, undisturbed, tmp_path, mon
     assert made(spec, folder)["rows"] == undisturbed["rows"]
 
 
+@pytest.mark.parametrize("sent", [True, False])  # whether a remote folder has received its config
 def test_a_first_checkpoint_of_which_only_the_best_one_was_written_starts_the_run_again(
-    spec, undisturbed, tmp_path, monkeypatch
+    sent, spec, undisturbed, tmp_path, monkeypatch
 ):
     folder = SweepFolder(tmp_path / "sweep")
     write = run_folder.write_arrays
@@ -122,6 +123,8 @@ def test_a_first_checkpoint_of_which_only_the_best_one_was_written_starts_the_ru
             execute(Job((spec,)), folder, lambda *_: None, never, 1000.0)
     left = folder.names(f"runs/{spec.id}/training")
     assert "best.safetensors" in left and "last.safetensors" not in left
+    if not sent:
+        folder.remove(f"runs/{spec.id}/training/config.json")
     assert made(spec, folder)["rows"] == undisturbed["rows"]
 
 
