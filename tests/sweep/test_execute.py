@@ -1,5 +1,6 @@
 """The execution of a run: its result and its agent, interruptions, damaged checkpoints, and agents of other runs."""
 
+import json
 import shutil
 
 import numpy as np
@@ -36,6 +37,17 @@ def made(spec, folder, stop=never, beats=None):
     beats = [] if beats is None else beats
     execute(Job((spec,)), folder, lambda *beat: beats.append(beat), stop, 0.01)
     return folder.read_sealed(f"runs/{spec.id}/result.json")
+
+
+def continued(spec, folder):
+    """Executes a run that was interrupted, checks that it makes no step again, and returns its result."""
+    name, beats = f"runs/{spec.id}/training/last.json", []
+    step = json.loads(folder.read(name))["step"]
+    result = made(spec, folder, beats=beats)
+    steps = [made for made, _, doing in beats if doing == "training"]
+    assert 0 < step <= spec.config.total_steps and steps == sorted(steps)
+    assert steps[0] == step if steps else step == spec.config.total_steps
+    return result
 
 
 class StopAfter:
@@ -75,7 +87,17 @@ def test_a_run_that_is_stopped_continues_to_the_same_result(calls, spec, undistu
     with pytest.raises(KeyboardInterrupt):
         made(spec, folder, StopAfter(calls))
     assert "training" in folder.names(f"runs/{spec.id}") and folder.read_sealed(f"runs/{spec.id}/result.json") is None
-    assert made(spec, folder)["rows"] == undisturbed["rows"]
+    assert continued(spec, folder)["rows"] == undisturbed["rows"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_run_in_a_bucket_continues_from_the_checkpoint_that_it_sent(spec, undisturbed, bucket):
+    folder = SweepFolder(f"{bucket}/stopped")
+    with pytest.raises(KeyboardInterrupt):
+        made(spec, folder, StopAfter(20))
+    assert {"config.json", "last.safetensors"} <= folder.names(f"runs/{spec.id}/training")
+    assert continued(spec, folder)["rows"] == undisturbed["rows"]
+    assert folder.names(f"runs/{spec.id}") == {"result.json", "agent"}
 
 
 def test_a_damaged_checkpoint_starts_the_run_again(spec, undisturbed, tmp_path):
