@@ -162,10 +162,23 @@ def test_a_second_ctrl_c_stops_now(tmp_path, monkeypatch):
 
 
 def test_brackets_in_the_names_of_runs_are_shown(capsys):
-    label = SimpleNamespace(run="run [/bold]", method="[red]m", env="mod:Env[/]", price="0.1", seed=3)
+    given = {"run": "run [/bold]", "method": "[red]m", "env": "mod:Env[/]", "price": "0.1", "seed": 3}
+    label = SimpleNamespace(**given, algorithm="dqn", default_policy="uniform")
     running = SimpleNamespace(label=label, runs=1, doing="training [/]", share=0.5)
     status = SimpleNamespace(seconds_left=None, total=2, done=0, set_aside=[(label, "why [/]")], running=[running])
     OUT.print(_display(status), width=200)
     said = capsys.readouterr().out
     for text in ("run [/bold]", "[red]m", "mod:Env[/]", "training [/] 50%", "set aside: why [/]"):
+        assert text in said
+    assert "algorithm" not in said and "default" not in said
+
+
+def test_runs_that_differ_in_the_algorithm_or_the_default_policy_are_told_apart(capsys):
+    given = {"run": "0a", "method": "lazy", "env": "Env-v0", "price": "0.1", "seed": 3}
+    labels = [SimpleNamespace(**given, algorithm=algorithm, default_policy=policy)
+              for algorithm, policy in (("dqn", "noop"), ("pqn", "runs/mine"))]  # fmt: skip
+    running = [SimpleNamespace(label=label, runs=1, doing="training", share=0.5) for label in labels]
+    OUT.print(_display(SimpleNamespace(seconds_left=None, total=2, done=0, set_aside=[], running=running)), width=200)
+    said = capsys.readouterr().out
+    for text in ("default", "noop", "runs/mine", "algorithm", "dqn", "pqn"):
         assert text in said

@@ -112,6 +112,13 @@ def test_a_result_that_is_damaged_is_made_again(write_study, tmp_path):
     assert pool.attempts[first] == 2 and len(sweep.results) == 3
 
 
+def test_messages_name_the_default_policy_if_there_are_several(write_study, tmp_path):
+    said = [run(read_study(write_study(TEXT, more)), tmp_path / str(number))[2][0]
+            for number, more in enumerate(("", "default_policies = ['noop', 'uniform']"))]  # fmt: skip
+    assert "pqn on minatar/breakout, price 0.01, seed 0" in said[0]
+    assert "pqn on minatar/breakout, default policy noop, price 0.01, seed 0" in said[1]
+
+
 def test_runs_wait_for_the_agents_that_they_need(write_study, tmp_path):
     methods = """
         [methods.lazy]
@@ -177,3 +184,14 @@ def test_a_result_that_cannot_be_read_is_a_failure_of_this_attempt(write_study, 
     sweep, pool, lines = run(study, tmp_path)
     assert len(sweep.results) == 3 and sorted(pool.attempts.values()) == [1, 1, 2]
     assert any("its result cannot be read: EndpointConnectionError: no route. Retry 1 of 3" in line for line in lines)
+
+
+def test_secrets_do_not_reach_the_folder_or_the_user(write_study, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUR_STORE_KEY", "hunter22")
+    study = read_study(write_study(TEXT))
+    refused = Outcome("failed", "403 for sftp://me:password@host with hunter22", "signed with hunter22")
+    sweep, _, lines = run(study, tmp_path, lambda job, attempt: refused)
+    written = "".join(path.read_text() for path in (tmp_path / "sweep").rglob("failed.json"))
+    assert written.count("403 for sftp://host with ***") == written.count("signed with ***") == 3
+    for text in (written, str(sweep.set_aside), *lines):
+        assert "hunter22" not in text and "password" not in text

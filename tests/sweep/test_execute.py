@@ -1,5 +1,6 @@
 """The execution of a run: its result and its agent, interruptions, damaged checkpoints, and agents of other runs."""
 
+import json
 import shutil
 
 import numpy as np
@@ -9,6 +10,7 @@ jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.sweep
 
 import lazymdp as lz  # noqa: E402
+from lazymdp.learn.deep import run_folder  # noqa: E402
 from lazymdp.learn.deep.checked_files import read_arrays  # noqa: E402
 from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
 from lazymdp.sweep.execute import Job, execute  # noqa: E402
@@ -18,6 +20,12 @@ from lazymdp.sweep.study_file import StudyError, read_study  # noqa: E402
 from lazymdp.sweep.sweep_folder import SweepFolder  # noqa: E402
 
 PQN_WEIGHTS, DQN_WEIGHTS = 31.10784, 30.47916  # sums of absolute values
+# Return, controls and steps of the three episodes of the evaluation, and of the default policy alone.
+PLAYED = {"pqn": [(0, 31, 31), (1, 0, 32)], "dqn": [(0, 10, 10), (1, 0, 32)]}
+
+
+SHORT = "environments = ['FrozenLake-v1']\nalgorithms = ['dqn']\nprices = [0.1]\n"
+WARM = SHORT + "warm_start = '{}'"
 
 
 def never():
@@ -29,6 +37,17 @@ def made(spec, folder, stop=never, beats=None):
     beats = [] if beats is None else beats
     execute(Job((spec,)), folder, lambda *beat: beats.append(beat), stop, 0.01)
     return folder.read_sealed(f"runs/{spec.id}/result.json")
+
+
+def continued(spec, folder):
+    """Executes a run that was interrupted, checks that it makes no step again, and returns its result."""
+    name, beats = f"runs/{spec.id}/training/last.json", []
+    step = json.loads(folder.read(name))["step"]
+    result = made(spec, folder, beats=beats)
+    steps = [made for made, _, doing in beats if doing == "training"]
+    assert 0 < step <= spec.config.total_steps and steps == sorted(steps)
+    assert steps[0] == step if steps else step == spec.config.total_steps
+    return result
 
 
 class StopAfter:
@@ -68,7 +87,17 @@ def test_a_run_that_is_stopped_continues_to_the_same_result(calls, spec, undistu
     with pytest.raises(KeyboardInterrupt):
         made(spec, folder, StopAfter(calls))
     assert "training" in folder.names(f"runs/{spec.id}") and folder.read_sealed(f"runs/{spec.id}/result.json") is None
-    assert made(spec, folder)["rows"] == undisturbed["rows"]
+    assert continued(spec, folder)["rows"] == undisturbed["rows"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_run_in_a_bucket_continues_from_the_checkpoint_that_it_sent(spec, undisturbed, bucket):
+    folder = SweepFolder(f"{bucket}/stopped")
+    with pytest.raises(KeyboardInterrupt):
+        made(spec, folder, StopAfter(20))
+    assert {"config.json", "last.safetensors"} <= folder.names(f"runs/{spec.id}/training")
+    assert continued(spec, folder)["rows"] == undisturbed["rows"]
+    assert folder.names(f"runs/{spec.id}") == {"result.json", "agent"}
 
 
 def test_a_damaged_checkpoint_starts_the_run_again(spec, undisturbed, tmp_path):
@@ -93,6 +122,47 @@ def test_a_full_disk_leaves_the_last_checkpoint(spec, undisturbed, tmp_path, mon
     with monkeypatch.context() as patched:
         patched.setattr("lazymdp.learn.deep.run_folder.write_arrays", full)
         with pytest.raises(OSError, match="No space left"):
+            made(spec, folder)
+    assert (training / "last.safetensors").read_bytes() == before
+    assert made(spec, folder)["rows"] == undisturbed["rows"]
+
+
+@pytest.mark.parametrize("sent", [True, False])  # whether a remote folder has received its config
+def test_a_first_checkpoint_of_which_only_the_best_one_was_written_starts_the_run_again(
+    sent, spec, undisturbed, tmp_path, monkeypatch
+):
+    folder = SweepFolder(tmp_path / "sweep")
+    write = run_folder.write_arrays
+
+    def full(path, *given):
+        if path.name == "last.safetensors":
+            raise OSError(28, "No space left on device")
+        write(path, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_folder, "write_arrays", full)
+        with pytest.raises(OSError, match="No space left"):
+            execute(Job((spec,)), folder, lambda *_: None, never, 1000.0)
+    left = folder.names(f"runs/{spec.id}/training")
+    assert "best.safetensors" in left and "last.safetensors" not in left
+    if not sent:
+        folder.remove(f"runs/{spec.id}/training/config.json")
+    assert made(spec, folder)["rows"] == undisturbed["rows"]
+
+
+def test_a_file_that_a_run_misses_leaves_its_checkpoint(spec, undisturbed, tmp_path, monkeypatch):
+    folder = SweepFolder(tmp_path / "sweep")
+    with pytest.raises(KeyboardInterrupt):
+        made(spec, folder, StopAfter(20))
+    training = tmp_path / "sweep" / "runs" / spec.id / "training"
+    before = (training / "last.safetensors").read_bytes()
+
+    def missing(*_, **__):
+        raise FileNotFoundError("the environment misses its map")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lazymdp.learn.deep.trainer.run_training", missing)
+        with pytest.raises(FileNotFoundError, match="its map"):
             made(spec, folder)
     assert (training / "last.safetensors").read_bytes() == before
     assert made(spec, folder)["rows"] == undisturbed["rows"]
@@ -178,8 +248,8 @@ def test_half_of_too_short_a_run_is_refused(write_study, tmp_path):
 
 
 def test_the_version_is_increased_with_every_change_of_results(write_study, tmp_path):
-    """The weights of two short runs. If they change, increase `ALGORITHM_VERSION`, then take over the new numbers."""
-    found = {}
+    """Weights and evaluations of two short runs. If they change, increase `ALGORITHM_VERSION`, then take them over."""
+    found, played = {}, {}
     for algorithm, more in (("pqn", {}), ("dqn", {"learning_starts": 256, "buffer_size": 1_024, "batch_size": 16})):
         text = write_study().read_text().replace("pqn", algorithm)
         text = text if algorithm == "pqn" else text.replace("minibatches = 2", "")
@@ -188,16 +258,27 @@ def test_the_version_is_increased_with_every_change_of_results(write_study, tmp_
         )
         spec = next(iter(read_study(write_study(text)).specs.values()))
         folder = SweepFolder(tmp_path / algorithm)
-        made(spec, folder)
+        result = made(spec, folder)
+        names = ("mean_return", "mean_controls", "mean_length")
+        played[algorithm] = [tuple(round(3 * row[name], 6) for name in names) for row in result["rows"]]
         found[algorithm] = float(sum(np.abs(a.astype(float)).sum() for a in weights(folder, spec, "agent").values()))
     assert ALGORITHM_VERSION == 2
+    assert played == PLAYED
     assert found == {"pqn": pytest.approx(PQN_WEIGHTS, rel=2e-4), "dqn": pytest.approx(DQN_WEIGHTS, rel=2e-4)}
 
 
-def test_what_cannot_be_made_is_refused_before_anything_starts(write_study):
+def test_what_cannot_be_made_is_refused_before_anything_starts(write_study, tmp_path):
     study = read_study(write_study(more="\n[methods.a]\ndefault_policies = ['nobody']\n"))
     with pytest.raises(StudyError, match=r"study\.toml: a on FrozenLake-v1 with the default policy nobody: .*expected"):
         check_runs(study)
+    with pytest.raises(StudyError, match=r"with the default policy : default_policy is ''"):
+        check_runs(read_study(write_study(more="default_policies = ['']", text=SHORT)))
+    pqn = lz.learn.train("FrozenLake-v1", algorithm="pqn", eta=0.1, hidden=[8], n_envs=2, rollout=8, steps=16,
+                         minibatches=1, folder=tmp_path / "pqn")  # fmt: skip
+    assert not pqn.is_dial
+    for name, reason in (("pqn", "is not a dqn run"), ("nowhere", "expected the folder of a dqn run")):
+        with pytest.raises(StudyError, match=f"{name}.*{reason}"):
+            check_runs(read_study(write_study(WARM.format(name))))
     with pytest.raises(StudyError, match=r"environments has 'NoSuch-v0'"):
         text = "environments = ['NoSuch-v0']\nalgorithms = ['dqn']\nprices = [0.1]"
         read_study(write_study(text))

@@ -50,6 +50,27 @@ def test_two_algorithms_of_a_method_are_two_curves():
     assert means == {"one, dqn": [4.0], "one, pqn": [16.0]}
 
 
+def test_two_dials_of_a_method_are_two_curves():
+    other = ("Pong", "both", "uniform", "0.01 to 0.5", 0.1, False, 7.0, 0.6)
+    found = frontiers(table([ROWS[4], ROWS[5], other]))["Pong"]
+    means = {name: curve.return_interval.mean.tolist() for name, curve in found.items()}
+    assert means == {"both (dial, 0.01 to 0.1)": [8.0, 5.0], "both (dial, 0.01 to 0.5)": [7.0]}
+
+
+def test_many_curves_of_an_environment_are_drawn_in_several_panels():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [("Pong", f"method {number}", *ROWS[0][2:]) for number in range(7)]
+    figure = plot_frontiers(table([*rows, ROWS[6]]) | {"seed": [0] * 8})
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Pong (1 seed)"] * 2 + ["Qbert (1 seed)"]
+    drawn = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in figure.axes[:2]]
+    assert drawn == [[f"method {number}" for number in range(4)], [f"method {number}" for number in range(4, 7)]]
+    plt.close(figure)
+
+
 def test_a_panel_for_every_environment():
     import matplotlib
 

@@ -43,3 +43,12 @@ def test_packed_runs_are_one_job(write_study):
     plan = make_plan(read_study(write_study(f"{TEXT}\npack = true")), {}, [], "gpu")
     assert len(plan.jobs) == 1 and len(plan.jobs[0].specs) == plan.runs == 6
     assert plan.machine_seconds == pytest.approx(6 * 409_600 / MEASURED["minatar", "pqn", "gpu", True].steps_per_second)
+
+
+def test_a_speed_from_the_table_names_the_kind_of_environment_and_one_of_finished_runs_the_environment(write_study):
+    pytest.importorskip("jax")
+    study = read_study(write_study(TEXT.replace("minatar/breakout", "FrozenLake-v1")))
+    assert make_plan(study, {}, [], "cpu").sources[0].startswith("pqn on control problems: 25,000 steps/s after 14 s")
+    first = next(iter(study.specs))
+    plan = make_plan(study, {first: result(study.specs[first], 100.0)}, [], "cpu")
+    assert plan.sources == ("pqn on FrozenLake-v1: 4,096 steps/s (1 finished run)",)

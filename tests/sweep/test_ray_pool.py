@@ -1,9 +1,11 @@
 """A real Ray cluster of several nodes, one of which is killed: `benchmarks/sweep.py faults` with 6 runs."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,3 +35,23 @@ def test_without_ray_the_line_that_installs_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'lazymdp\[ray\]'"):
         Where(cluster="auto").pool("somewhere")
+
+
+def test_sigterm_stops_a_sweep_on_a_cluster_gently_although_ray_replaces_its_handler(monkeypatch):
+    from lazymdp.sweep import ray_pool
+    from lazymdp.sweep.supervise import Limits
+
+    def init(**_):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def ours(*_):
+        pass
+
+    fake = SimpleNamespace(is_initialized=lambda: False, init=init, remote=lambda **_: lambda task: task)
+    monkeypatch.setattr(ray_pool, "_ray", lambda: fake)
+    before = signal.signal(signal.SIGTERM, ours)
+    try:
+        ray_pool.RayPool("somewhere", "auto", 1, Limits())
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.sweep
 
 from lazymdp.sweep.execute import Job  # noqa: E402
 from lazymdp.sweep.study_file import read_study  # noqa: E402
-from lazymdp.sweep.supervise import Limits, supervise  # noqa: E402
+from lazymdp.sweep.supervise import Limits, _end_of, supervise  # noqa: E402
 from lazymdp.sweep.sweep_folder import SweepFolder  # noqa: E402
 
 MODULE = """
@@ -74,6 +74,19 @@ def test_a_killed_process_a_hang_and_a_stop_each_leave_a_checkpoint(job, tmp_pat
     outcome = supervise(job, address, limits)
     assert outcome.status == "done", (outcome.reason, outcome.log)
     assert folder.read_sealed(f"runs/{name}/result.json")["run"] == name
+
+
+def test_the_end_of_a_log_does_not_begin_with_half_a_secret(tmp_path, monkeypatch):
+    secret = "s3cr3t-" * 200
+    monkeypatch.setenv("A_LONG_TOKEN", secret)
+    path = tmp_path / "log"
+    path.write_text(f"signed with {secret}\n" * 50 + "the last line\n")
+    with open(path, "rb") as log:
+        end = _end_of(log)
+    assert "s3cr3t" not in end and end.startswith("signed with ***") and end.endswith("the last line\n")
+    path.write_text("short")
+    with open(path, "rb") as log:
+        assert _end_of(log) == "short"
 
 
 def test_a_process_ends_when_the_one_that_started_it_is_killed(job, tmp_path):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from lazymdp._progress import ERR
@@ -127,7 +127,8 @@ def plot(
 ) -> int:
     """Draw the frontiers of a sweep: return against control rate, one panel per environment.
 
-    Points are interquartile means over seeds with 95% bootstrap intervals.
+    Points are interquartile means over seeds with 95% bootstrap intervals. An environment with more than five curves
+    has several panels.
 
     Args:
         folder: Folder of the sweep, local or remote.
@@ -175,16 +176,21 @@ def _check_numbers(
 
 def _show_plan(prepared: Any, workers: int | None, price: float | None) -> None:
     plan, runs = prepared.plan, prepared.study.runs
-    show_line(f"{prepared.study.path.name}: {plan.total:,} runs")
+    show_line(f"{prepared.study.path.name}: {_count(plan.total, 'run')}")
     for method in dict.fromkeys(run.method for run in runs):
         show_line(f"  {_method_line(method, [run for run in runs if run.method == method])}")
-    show_line(f"{plan.done:,} done, {plan.set_aside:,} set aside, {plan.runs:,} to do in {len(plan.jobs):,} jobs.")
+    jobs = _count(len(plan.jobs), "job")
+    show_line(f"{plan.done:,} done, {plan.set_aside:,} set aside, {plan.runs:,} to do in {jobs}.")
     seeds = list(dict.fromkeys(run.spec.config.seed for run in runs))
     show_line(f"Order: all runs of seed {seeds[0]} first" + (f", then seed {seeds[1]}, ..." if seeds[1:] else "."))
     for source in plan.sources:
         show_line(f"Speed of {source}.")
     if plan.jobs:
         show_line(_estimate(plan, workers, price))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _method_line(method: str, runs: Sequence[Any]) -> str:
@@ -206,7 +212,8 @@ def _method_line(method: str, runs: Sequence[Any]) -> str:
     steps = sorted({config.total_steps for config in configs})
     length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
     algorithms = " and ".join(sorted({config.algorithm for config in configs}))
-    return f"{method} ({algorithms}): {' x '.join(factors)} = {len(runs):,} runs of {length} steps"
+    name = method if method == algorithms else f"{method} ({algorithms})"
+    return f"{name}: {' x '.join(factors)} = {_count(len(runs), 'run')} of {length} steps"
 
 
 def _estimate(plan: Any, workers: int | None, price: float | None) -> str:
@@ -237,21 +244,33 @@ def _display(status: Any) -> Group:
     waiting = status.total - status.done - len(status.set_aside) - sum(one.runs for one in status.running)
     head = Text(
         f"{status.done} of {status.total} done, {sum(one.runs for one in status.running)} running, {max(0, waiting)} "
-        f"waiting, {len(status.set_aside)} set aside. Time left: {left}."
+        f"waiting, {len(status.set_aside)} set aside." + (f" Time left: {left}." if waiting or status.running else "")
     )
-    table = Table("run", "method", "environment", "price", "seed", "state")
+    labels = [*(one.label for one in status.running), *(label for label, _ in status.set_aside)]
+    # The algorithm and the default policy are shown where they tell runs apart.
+    names = ["method", *_differing(labels, "algorithm"), "env", *_differing(labels, "default_policy"), "price", "seed"]
+    headers = ("run", *({"env": "environment"}.get(name, name.replace("_", " ")) for name in names), "state")
+    table = Table(*(Column(header, overflow="fold") for header in headers))
     for one in status.running[:_ROWS]:
-        label, more = one.label, f" ({one.runs} runs)" if one.runs > 1 else ""
-        table.add_row(*_literal(label), Text(f"{one.doing} {one.share:.0%}{more}"))
+        more = f" ({one.runs} runs)" if one.runs > 1 else ""
+        table.add_row(*_literal(one.label, names), Text(f"{one.doing} {one.share:.0%}{more}"))
     for label, reason in status.set_aside[:_ROWS]:
-        words = Text(f"set aside: {reason}", "red")
-        table.add_row(*_literal(label), words)
+        table.add_row(*_literal(label, names), Text(f"set aside: {reason}", "red"))
     return Group(head, table) if table.rows else Group(head)
 
 
-def _literal(label: Any) -> list[Text]:
+def _differing(labels: Sequence[Any], name: str) -> list[str]:
+    """Return the name of a column, in a list, if runs of one method differ in it; otherwise an empty list."""
+    return (
+        [name]
+        if len({(one.method, getattr(one, name)) for one in labels}) > len({one.method for one in labels})
+        else []
+    )
+
+
+def _literal(label: Any, names: Sequence[str]) -> list[Text]:
     """Return what a run is called, cell by cell; names of the user may contain square brackets."""
-    return [Text(str(part)) for part in (label.run, label.method, label.env, label.price, label.seed)]
+    return [Text(str(getattr(label, name))) for name in ("run", *names)]
 
 
 def _duration(seconds: float) -> str:

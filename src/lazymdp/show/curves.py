@@ -15,6 +15,8 @@ from lazymdp.show.style import axes_or_new, in_style
 
 _LINES = ((INK, "-"), (CONTROL, "-"), (FAINT, "--"), (LAZY, "-."), (CONTROL, ":"))
 """Color and dashes of the curves of one picture; they differ in grayscale, too."""
+MOST_CURVES = len(_LINES)
+"""Largest number of frontiers in one picture."""
 
 
 class PathPoints(Protocol):
@@ -78,8 +80,8 @@ def frontier(evaluations: FrontierPoints | Mapping[str, FrontierPoints], *, ax: 
         ax: The axes to draw into; by default those of a new figure.
     """
     named = evaluations if isinstance(evaluations, Mapping) else {"agent": evaluations}
-    if len(named) > len(_LINES):
-        raise ValueError(f"{len(named)} curves in one picture, but only {len(_LINES)} can be told apart.")
+    if len(named) > MOST_CURVES:
+        raise ValueError(f"{len(named)} curves in one picture, but only {MOST_CURVES} can be told apart.")
     ax = axes_or_new(ax, (4.6, 3.4))
     style: dict[str, Any] = {"capsize": 2, "elinewidth": 1.0}
     for (name, points), (color, dashes) in zip(named.items(), _LINES, strict=False):

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from lazymdp.sweep.execute import Job
+from lazymdp.sweep.redact import without_secrets
 from lazymdp.sweep.results_table import RunLabels, write_table
 from lazymdp.sweep.supervise import Outcome
 from lazymdp.sweep.sweep_folder import FAILED, RESULT, SweepFolder
@@ -88,7 +90,7 @@ class Sweep:
                 waiting.remove(job)
                 self.pool.start(job)
             for job, outcome in self.pool.finished(0.2):
-                outcome = self._collected(job) if outcome.status == "done" else outcome
+                outcome = _redacted(self._collected(job) if outcome.status == "done" else outcome)
                 unwritten = unwritten or outcome.status == "done"
                 if outcome.status == "failed" and not self.stopped and self._failed(job, outcome):
                     waiting.insert(0, job)
@@ -158,4 +160,14 @@ class Sweep:
     def _name(self, job: Job) -> str:
         label = next(label for label in self.labels if label.run == job.specs[0].id)
         more = f" and {len(job.specs) - 1} more" if len(job.specs) > 1 else ""
-        return f"{label.method} on {label.env}, price {label.price}, seed {label.seed} ({label.run}{more})"
+        policy = f"default policy {label.default_policy}, " if self._several_policies else ""
+        return f"{label.method} on {label.env}, {policy}price {label.price}, seed {label.seed} ({label.run}{more})"
+
+    @cached_property
+    def _several_policies(self) -> bool:
+        return len({label.default_policy for label in self.labels}) > 1
+
+
+def _redacted(outcome: Outcome) -> Outcome:
+    """Takes secrets out of what a pool or a remote folder says; what a run says is redacted where it runs, too."""
+    return replace(outcome, reason=without_secrets(outcome.reason), log=without_secrets(outcome.log))

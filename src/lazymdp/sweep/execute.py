@@ -107,7 +107,12 @@ def execute(job: Job, folder: SweepFolder, beat: Beat, stop: Stop, checkpoint_se
         beat(0, total, "starting")
         try:
             agent = train()
-        except Damaged:  # a run can be made again from the start, unlike a checkpoint that is lost
+        except (Damaged, FileNotFoundError, FileExistsError) as error:
+            # A run can be made again from the start. Its best checkpoint without the last one, which is written after
+            # it, or without its config, which is sent after it, is what remains if a disk was full or a process was
+            # killed at the first checkpoint.
+            if not isinstance(error, Damaged) and (copy.path / "last.safetensors").exists():
+                raise
             copy.clear()
             agent = train()
         finally:

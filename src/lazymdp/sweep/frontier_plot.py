@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lazymdp.measure.statistics import Interval, iqm_interval
 from lazymdp.show import frontier, styled
+from lazymdp.show.curves import MOST_CURVES
 
 _COLUMNS = 3
 
@@ -48,14 +49,19 @@ def frontiers(table: dict[str, list[Any]]) -> dict[str, dict[str, Frontier]]:
     rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
     many = len({row["default_policy"] for row in rows}) > 1
     algorithms: dict[str, set[str]] = defaultdict(set)  # of each method
+    dials: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         algorithms[row["method"]].add(row["algorithm"])
+        dials[row["method"]] |= {row["price"]} if " to " in row["price"] else set()
     found: dict[str, dict[str, dict[Any, list[dict[str, Any]]]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         dial = " to " in row["price"]
         name = row["method"] + (f", {row['algorithm']}" if len(algorithms[row["method"]]) > 1 else "")
         name += f", {row['default_policy']}" if many else ""
-        name += " (dial)" if dial and "dial" not in row["method"] else ""
+        if dial and len(dials[row["method"]]) > 1:
+            name += f" (dial, {row['price']})"
+        elif dial and "dial" not in row["method"]:
+            name += " (dial)"
         point = None if row["default_alone"] else row["eta"] if dial else row["price"]
         found[row["env"]][name].setdefault(point, []).append(row)
     return {env: {name: _frontier(points) for name, points in curves.items()} for env, curves in found.items()}
@@ -88,7 +94,7 @@ def _eta(rows: list[dict[str, Any]]) -> float:
 
 
 def plot_frontiers(table: dict[str, list[Any]]) -> Figure:
-    """Draws the frontiers of all methods, one panel per environment.
+    """Draws the frontiers of all methods, one panel per environment, or several if it has many curves.
 
     Points are interquartile means over seeds with 95% bootstrap intervals; the title of a panel says how many seeds
     there are.
@@ -96,18 +102,26 @@ def plot_frontiers(table: dict[str, list[Any]]) -> Figure:
     Args:
         table: The columns of the table of results.
     """
-    by_env = frontiers(table)
-    if not by_env:
+    panels = [(env, panel) for env, curves in frontiers(table).items() for panel in _panels(curves)]
+    if not panels:
         raise ValueError("the table of results is empty: no run is finished yet.")
-    columns = min(_COLUMNS, len(by_env))
-    rows = -(-len(by_env) // columns)
+    columns = min(_COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
     with styled():
-        figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.4 * rows), squeeze=False)
-        for ax in axes.flat[len(by_env) :]:
+        figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 4.2 * rows), squeeze=False)
+        for ax in axes.flat[len(panels) :]:
             ax.axis("off")
-        for ax, (env, curves) in zip(axes.flat, by_env.items(), strict=False):
+        for ax, (env, curves) in zip(axes.flat, panels, strict=False):
             frontier(curves, ax=ax)
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)  # inside, it would hide curves
             few, most = min(one.seeds[0] for one in curves.values()), max(one.seeds[1] for one in curves.values())
             count = f"{most} seeds" if few == most else f"{few} to {most} seeds"
             ax.set_title(f"{env} ({'1 seed' if few == most == 1 else count})")
     return figure
+
+
+def _panels(curves: dict[str, Frontier]) -> list[dict[str, Frontier]]:
+    """Returns the curves of an environment in as few panels as can show them, with about equally many in each."""
+    names, count = list(curves), -(-len(curves) // MOST_CURVES)
+    size = -(-len(names) // count)
+    return [{name: curves[name] for name in names[first : first + size]} for first in range(0, len(names), size)]

@@ -10,7 +10,7 @@ from typing import Any
 from lazymdp.sweep.execute import Job
 from lazymdp.sweep.extras import deep
 from lazymdp.sweep.run_spec import RunSpec, reference
-from lazymdp.sweep.speeds import Speed, finished_speeds, speed_of
+from lazymdp.sweep.speeds import MEASURED, Speed, family, finished_speeds, speed_of
 from lazymdp.sweep.study_file import Study, StudyError
 
 
@@ -85,7 +85,10 @@ def make_jobs(specs: Sequence[RunSpec]) -> list[Job]:
 
 def _source(job: Job, speed: Speed | None, device: str) -> str:
     config = job.specs[0].config
-    kind = f"{config.algorithm} on {config.env.partition('/')[0] if '/' in config.env else config.env}"
+    env = family(config.env)
+    if env == "control":
+        env = "control problems" if speed in MEASURED.values() else config.env
+    kind = f"{config.algorithm} on {env}"
     if speed is None:
         return f"{kind}: no speed has been measured on a {device}"
     return f"{kind}: {speed}"
@@ -96,17 +99,16 @@ def check_runs(study: Study) -> None:
     factory, checked = deep("factory"), set()
     for run in study.runs:
         config: Any = run.spec.config
-        if (found := reference(config.default_policy)) is not None and found[0] != "input":
-            config = replace(config, default_policy="uniform")  # it does not exist yet
-        elif found is not None:
-            folder, manner = next(iter(study.inputs.files[found[1]].values())), found[2]
-            files = study.inputs.files[found[1]]
-            path = str(folder.parent if "config.json" in files else folder)
-            config = replace(config, default_policy=f"{path}:{manner}" if manner else path)
+        policy = _original(study, config.default_policy)
+        policy = "uniform" if policy is None else policy  # the agent of another run does not exist yet
+        config, start = replace(config, default_policy=policy), None
         if getattr(config.settings, "warm_start", None):
-            config = replace(config, settings=replace(config.settings, warm_start=None))
-        # Prices, seeds and lengths have been checked; what is made here does not depend on them.
-        key = (config.env, str(config.env_kwargs), config.default_policy, config.settings.form, config.algorithm)
+            start = _original(study, config.settings.warm_start)
+            config = replace(config, settings=replace(config.settings, warm_start=start))
+        # Prices, seeds and lengths have been checked; what is made here does not depend on them, except that a network
+        # to start from has to fit.
+        shape = config.settings.form if start is None else config.settings
+        key = (config.env, str(config.env_kwargs), policy, config.algorithm, shape)
         if key in checked:
             continue
         checked.add(key)
@@ -118,3 +120,16 @@ def check_runs(study: Study) -> None:
             raise StudyError(
                 f"{study.path}: {run.method} on {config.env} with the default policy {run.default_policy}: {error}"
             ) from error
+
+
+def _original(study: Study, text: str) -> str | None:
+    """Returns a default policy or a run to start from with the user's own path; None for the agent of another run."""
+    found = reference(text)
+    if found is None:
+        return text
+    kind, name, manner = found
+    if kind != "input":
+        return None
+    files = study.inputs.files[name]
+    path = files["config.json"].parent if "config.json" in files else next(iter(files.values()))
+    return f"{path}:{manner}" if manner else str(path)

@@ -8,8 +8,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lazymdp.sweep.execute import Job
@@ -34,7 +38,8 @@ class RayPool:
     def __init__(self, address: str, cluster: str, workers: int | None, limits: Limits, gpus: float = 0.0) -> None:
         self._ray = _ray()
         if not self._ray.is_initialized():
-            self._ray.init(address=cluster, log_to_driver=False, logging_level="error")
+            with _same_sigterm():
+                self._ray.init(address=cluster, log_to_driver=False, logging_level="error")
         self._address, self._workers, self._limits, self._gpus = address, workers, limits, gpus
         self._jobs: dict[Any, Job] = {}
         options = {"num_cpus": limits.cores, "num_gpus": gpus, "max_retries": 0, "max_calls": 0}
@@ -95,6 +100,15 @@ def _supervise_task(specs: str, address: str, limits: dict[str, Any], path: list
         return dataclasses.asdict(supervise(job, address, Limits(**limits)))
     except KeyboardInterrupt:
         return dataclasses.asdict(Outcome("stopped"))
+
+
+@contextmanager
+def _same_sigterm() -> Iterator[None]:
+    """Restores the handler of SIGTERM, which `ray.init` replaces by one that ends the process at once."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if before is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 def _ray() -> Any:

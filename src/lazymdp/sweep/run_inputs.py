@@ -28,6 +28,7 @@ class Inputs:
     base: Path
     files: dict[str, dict[str, Path]] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
+    _checksums: dict[str, str] = field(default_factory=dict)
 
     def named(self, text: str) -> str:
         """Returns a default policy with a reference in place of a path; other texts are returned unchanged.
@@ -69,7 +70,10 @@ class Inputs:
         modules = [env.partition(":")[0]] if names_module(env) else []
         if names_function(default_policy):
             modules.append(default_policy.partition(":")[0])
-        return tuple(f"{module} {_source_checksum(module)}" for module in modules)
+        for module in modules:
+            if module not in self._checksums:
+                self._checksums[module] = _source_checksum(module)
+        return tuple(f"{module} {self._checksums[module]}" for module in modules)
 
     def send(self, folder: SweepFolder) -> None:
         """Copies all files to the folder of a sweep, unless they are there already."""

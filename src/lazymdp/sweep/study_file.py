@@ -18,7 +18,7 @@ from typing import Any
 from lazymdp.learn.deep.config import ALGORITHMS, default_config, is_a, is_control
 from lazymdp.learn.deep.train_config import TrainConfig
 from lazymdp.sweep.run_inputs import Inputs
-from lazymdp.sweep.run_spec import Evaluation, RunSpec
+from lazymdp.sweep.run_spec import Evaluation, RunSpec, reference
 
 _LISTS = ("environments", "algorithms", "prices", "default_policies", "seeds")
 _TABLES = ("settings", "settings_by_algorithm", "settings_by_environment", "env_kwargs", "evaluation")
@@ -26,6 +26,7 @@ _KEYS = (*_LISTS, *_TABLES, "steps", "warm_start", "pack")
 _EVALUATION = ("prices", *(field.name for field in fields(Evaluation) if field.name != "etas"))
 _OWN_SETTINGS = {"eta": "prices", "control_budget": "prices", "steps": "steps", "warm_start": "warm_start"}
 """Settings of an algorithm that have a key of their own in a study."""
+_MOST_SEEDS = 10_000
 METHOD, HALF = "method:", "half:"
 """Prefixes of a default policy, or of a `warm_start`, that is the agent of another method of the study: as it is at the
 end, or as it was when it had half of its final score."""
@@ -101,7 +102,7 @@ class _Reader:
             self._check_keys(f"methods.{name}.", method, _KEYS)
         common = {key: value for key, value in self.given.items() if key != "methods"}
         whole = {name: _merged(common, method) for name, method in methods.items()} or {"": common}
-        self._environments = {str(env) for one in whole.values() for env in one.get("environments") or ()}
+        self._environments = {env for name, one in whole.items() for env in self._list(_at(name), "environments", one)}
         runs: list[tuple[int, PlannedRun]] = []
         for name in _in_order(whole, self):
             runs += self._method(name, whole[name])
@@ -120,7 +121,7 @@ class _Reader:
 
     def _method(self, name: str, given: dict[str, Any]) -> Iterator[tuple[int, PlannedRun]]:
         """Yields the runs of a method, each with the position of its seed."""
-        at = f"methods.{name}." if name else ""
+        at = _at(name)
         lists = {key: self._list(at, key, given) for key in _LISTS if key != "seeds"}
         seeds = self._seeds(at, given)
         for key in _TABLES:
@@ -142,7 +143,8 @@ class _Reader:
         if not isinstance(found, list) or not found:
             raise self.error(f"{at}{key}", found, f"a list such as {_EXAMPLES[key]}")
         for entry in found:
-            if key != "prices" and not isinstance(entry, str | (int if key == "default_policies" else str)):
+            action = key == "default_policies" and is_a(entry, int)
+            if key != "prices" and not (isinstance(entry, str) or action):
                 raise self.error(f"{at}{key}", found, f"a list such as {_EXAMPLES[key]}")
             same = [
                 other for other in found if other == entry or (key == "default_policies" and f"{other}" == f"{entry}")
@@ -153,9 +155,9 @@ class _Reader:
 
     def _seeds(self, at: str, given: dict[str, Any]) -> list[int]:
         found = given.get("seeds", 1)
-        seeds = list(range(found)) if is_a(found, int) else found
+        seeds = list(range(found)) if is_a(found, int) and found <= _MOST_SEEDS else found
         if not isinstance(seeds, list) or not seeds or not all(is_a(seed, int) and seed >= 0 for seed in seeds):
-            raise self.error(f"{at}seeds", found, "a number of seeds of at least 1, or a list of seeds")
+            raise self.error(f"{at}seeds", found, f"a number of seeds from 1 to {_MOST_SEEDS:,}, or a list of seeds")
         if len(set(seeds)) < len(seeds):
             raise self.error(f"{at}seeds", found, "each seed once")
         return seeds
@@ -186,7 +188,9 @@ class _Reader:
         env_kwargs = given.get("env_kwargs", {}).get(env, {})
         policy = self._policy(f"{at}default_policies", str(default_policy), env, seed)
         if "warm_start" in given:
-            settings["warm_start"] = self._policy(f"{at}warm_start", given["warm_start"], env, seed)
+            start = settings["warm_start"] = self._policy(f"{at}warm_start", given["warm_start"], env, seed)
+            if (found := reference(start)) is None or found[2]:
+                raise self.error(f"{at}warm_start", given["warm_start"], "the folder of a dqn run, or method:NAME")
         if is_control(env) and "reward_scale" not in settings:
             settings["reward_scale"] = self._reward_scale(at, env, env_kwargs)
         try:
@@ -240,9 +244,10 @@ class _Reader:
 
     def _policy(self, key: str, text: Any, env: str, seed: int) -> str:
         """Returns a default policy or a run to start from, with a reference in place of a path or another method."""
-        if not isinstance(text, str):
-            raise self.error(key, text, "text")
-        if not text.startswith((METHOD, HALF)):
+        method = isinstance(text, str) and text.startswith((METHOD, HALF))
+        if not isinstance(text, str) or (not method and reference(text) is not None):  # references are ours
+            raise self.error(key, text, "a default policy, the folder of a run, or method:NAME")
+        if not method:
             return self.inputs.named(text)
         kind, name, *manner = text.split(":", 2)
         found, at_price_0 = self._made.get((name, env, seed), []), ""
@@ -278,8 +283,8 @@ class _Reader:
         elif not isinstance(price, dict):
             etas = (float(price),)
         for name, low, kind in (("episodes", 1, int), ("seed", 0, int), ("max_steps", 1, int), ("epsilon", 0, float)):
-            if name in given and not (is_a(given[name], kind) and given[name] >= low):
-                raise self.error(f"{at}evaluation.{name}", given[name], f"a number of at least {low}")
+            if name in given and not (is_a(given[name], kind) and low <= given[name] < 2**31):
+                raise self.error(f"{at}evaluation.{name}", given[name], f"a number of at least {low}, and below 2**31")
         if given.get("epsilon", 0.0) > 1.0:
             raise self.error(f"{at}evaluation.epsilon", given["epsilon"], "a probability between 0 and 1")
         rest = {name: value for name, value in given.items() if name != "prices"}
@@ -292,6 +297,11 @@ _EXAMPLES = {
     "prices": "[0.05, [0.005, 0.5], {control_budget = 0.1}]",
     "default_policies": '["uniform", "noop"]',
 }
+
+
+def _at(method: str) -> str:
+    """Returns where the keys of a method are in a study file, for messages."""
+    return f"methods.{method}." if method else ""
 
 
 def _is_price(value: Any) -> bool:
@@ -309,11 +319,14 @@ def _in_order(methods: dict[str, dict[str, Any]], reader: _Reader) -> list[str]:
     """Returns the names of the methods, each after those whose agents it uses."""
     needs = {}
     for name, method in methods.items():
-        texts = [*map(str, method.get("default_policies") or []), str(method.get("warm_start", ""))]
-        named = {text.split(":")[1]: text for text in texts if text.startswith((METHOD, HALF))}
+        policies = reader._list(_at(name), "default_policies", method)
+        texts = [("default_policies", policy) for policy in policies] + [("warm_start", method.get("warm_start"))]
+        named = {text.split(":")[1]: (key, text) for key, text in texts if str(text).startswith((METHOD, HALF))}
         needs[name] = set(named)
         for other in sorted(needs[name] - set(methods)):
-            raise reader.error(f"methods.{name}", named[other], f"one of the methods {', '.join(methods)}")
+            known = ", ".join(filter(None, methods))
+            expected = f"one of the methods {known}" if known else "a method of the study, which has none"
+            raise reader.error(f"{_at(name)}{named[other][0]}", named[other][1], expected)
     order: list[str] = []
     while len(order) < len(methods):
         ready = [name for name in methods if name not in order and needs[name] <= set(order)]

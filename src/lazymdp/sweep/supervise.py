@@ -84,8 +84,7 @@ def supervise(job: Job, address: str, limits: Limits, asked_to_stop: Callable[[]
             _end(process, gently=False)
             with contextlib.suppress(Exception):
                 SweepFolder(address).remove(f"runs/{job.specs[0].id}/{PROGRESS}")
-        log.seek(max(0, log.seek(0, os.SEEK_END) - 4 * _LOG))  # more than is kept, so that no secret is cut in two
-        end = without_secrets(log.read().decode(errors="replace"))[-_LOG:]
+        end = _end_of(log)
     seconds = time.monotonic() - started
     if reason is None:
         return Outcome("done" if process.returncode == 0 else "stopped", seconds=seconds)
@@ -132,6 +131,14 @@ def _watch(
     if process.returncode == 0 or (process.returncode == STOPPED and not error) or stopped_at is not None:
         return None
     return error or _exit_reason(process.returncode)
+
+
+def _end_of(log: IO[bytes]) -> str:
+    """Returns the end of a log, without secrets. It begins with a whole line, because half a secret is not found."""
+    cut = max(0, log.seek(0, os.SEEK_END) - 4 * _LOG)
+    log.seek(cut)
+    text = log.read().decode(errors="replace")
+    return without_secrets(text.partition("\n")[2] if cut else text)[-_LOG:]
 
 
 def _read(stream: IO[str], messages: queue.Queue[dict[str, Any]]) -> None:
