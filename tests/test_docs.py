@@ -1,11 +1,15 @@
 """The documentation says what is so: its code runs and prints what it shows, its tables name what exists."""
 
 import ast
+import csv
 import dataclasses
 import importlib.util
 import inspect
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import gymnasium as gym
@@ -332,3 +336,38 @@ def test_every_picture_is_shown_somewhere():
 def test_every_example_is_listed_in_the_start_page():
     listed = set(re.findall(r"`(\w+\.py)`", section(read("start.md"), "## Examples")))
     assert listed == {path.name for path in (ROOT / "examples").glob("*.py")}
+
+
+# -- measured pages ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["control", "algorithms"])
+def test_a_page_of_returns_shows_the_runs_that_are_committed(name):
+    given = "benchmark.made()" if name == "control" else ""
+    code = (
+        f"import report, {name} as benchmark\n"
+        "report.write = lambda name, title, results, sections: print(*sections, sep='\\n\\n')\n"
+        f"benchmark.write_page({given})"
+    )
+    command = [sys.executable, "-c", code]
+    environ = {"LAZYMDP_BENCHMARKS": "here", "PYTHONPATH": str(ROOT / "src")}
+    shown = subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=ROOT / "benchmarks", env={**os.environ, **environ}
+    ).stdout
+    opening, rest = read(f"benchmarks/{name}.md").split("\n\n", 2)[1:]
+    assert opening.startswith(f"Written by `python benchmarks/{name}.py") and rest == shown
+
+
+def test_every_learning_test_has_passed_with_20_seeds():
+    """`make seeds` keeps the rows of tests that it does not run, so rows can be missing or left over."""
+    found = {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        if any(ast.unparse(decorator) == "pytest.mark.learning" for decorator in node.decorator_list)
+    }
+    with open(ROOT / "benchmarks" / "results" / "seeds.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert {row["test"].partition("[")[0] for row in table} == found
+    assert [row["test"] for row in table if row["seeds"] != "20" or int(row["passed"]) < 19] == []

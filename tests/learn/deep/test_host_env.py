@@ -101,6 +101,8 @@ def test_what_is_no_environment_is_refused():
         make_gymnasium_env("nowhere-v0")
     with pytest.raises(ValueError, match="env is 'no_such_module:X-v0', which cannot be made: No module named"):
         make_gymnasium_env("no_such_module:X-v0")
+    with pytest.raises(ValueError, match=r"The module echo_env was imported, but it does not register X-v0\.$"):
+        make_gymnasium_env("echo_env:X-v0")
     with pytest.raises(ValueError, match=r"env is 'CartPole-v1' with {'wind': 3}, which cannot be made: .*'wind'"):
         make_gymnasium_env("CartPole-v1", {"wind": 3})
     with pytest.raises(TypeError, match=r"the factory .*<lambda> returned a int, expected a Gymnasium environment"):

@@ -348,7 +348,9 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
         try:
             made = gym.make(env, **(env_kwargs or {}))
         except gym.error.UnregisteredEnv as error:
-            raise ValueError(f"{given}, which cannot be made: {error} {_OWN_MODULE}") from error
+            module, _, name = env.rpartition(":")
+            remedy = f"The module {module} was imported, but it does not register {name}." if module else _OWN_MODULE
+            raise ValueError(f"{given}, which cannot be made: {error} {remedy}") from error
         except (gym.error.Error, ImportError, TypeError, ValueError) as error:
             raise ValueError(f"{given}, which cannot be made: {error}") from error
         except KeyboardInterrupt:
