@@ -180,9 +180,9 @@ def test_a_moment_tells_what_followed_without_control(tmp_path):
     unclear = row | {"episode": 0, "step": second[0].step, "low": 0.0}
     page = written(describe(tmp_path / "cart", counterfactuals=[clear, unclear]), tmp_path)
     cards = [text_of(card) for card in re.findall(r'class="moment".*?</button>', page)]
-    told = "Return after one step of it: 0.4 , after the agent&rsquo;s choice: 1"
+    told = "Return if the default policy takes this step: 0.4 ; with the agent&rsquo;s choice: 1"
     assert cards[0].strip().endswith(told) and cards[1].strip().endswith(f"{told} (no clear difference)")
-    assert len(cards) > 2 and not any("after one step" in card for card in cards[2:])
+    assert len(cards) > 2 and not any("takes this step" in card for card in cards[2:])
 
 
 def test_a_poor_critic_is_called_poor(tmp_path):
