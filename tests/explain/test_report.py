@@ -139,6 +139,7 @@ def test_without_extras_it_says_how_to_measure_fidelity(page):
     text = text_of(page)
     assert "The fidelity of this ranking has not been measured. lazymdp fidelity measures" in text
     assert "What would have followed" not in text and "critic" not in text
+    assert "The value of the best action minus the mean value under the default policy" in text
     assert re.search(r'aria-labelledby="frontier-a" hidden>', page)
 
 
@@ -191,6 +192,7 @@ def test_a_poor_critic_is_called_poor(tmp_path):
         critic = {"method": "fitted <Q>", "gamma": 0.99, "td_error": 1.5, "correlation": correlation}
         text = text_of(written(describe(tmp_path / "cart", critic=critic), tmp_path))
         assert "so the moments on this page mean little" in text
+        assert "The value of the agent&#x27;s choice minus the mean value under the default policy" in text
         assert f"Correlation with Monte Carlo returns {'undefined' if correlation is None else 0.2}" in text
         assert "method fitted &lt;Q&gt; gamma 0.99" in text
 

@@ -27,6 +27,7 @@ from lazymdp.explain.report_sections import (
     followed_section,
     frontier_rows,
     frontier_section,
+    gap_words,
     moments_section,
     trust_section,
 )
@@ -161,6 +162,7 @@ class _Agent:
             "FACTS": escaped(_facts_line(about, facts)),
             "ACTS": escaped(" ".join(acts)),
             "EARNS": escaped(" ".join(earns)),
+            "GAP": escaped(gap_words(about)),
             "NOTE": escaped(_left_out(recording, facts, kept, covered)),
             "HAS_VIDEO": "true" if covered else "false",
             "MOMENTS": moments_section(recording, facts, steps),
