@@ -238,8 +238,9 @@ def test_two_recordings_share_a_page(recording, tmp_path):
 def test_two_agents_of_the_same_name_are_told_apart_by_their_prices(tmp_path):
     cheap, dear = (synthetic(tmp_path / f"{eta}", eta=eta) for eta in (0.1, None))
     page = written(cheap, tmp_path, against=dear)
-    assert "<title>cart at price 0.1 and cart at no price</title>" in page
+    assert "<title>cart at price 0.1 and cart without a price</title>" in page
     assert "Both play CartPole-v1. cart at price 0.1 acts in " in text_of(page)
+    assert re.findall(r'class="agent-name">(.*?)<', page) == ["cart at price 0.1", "cart without a price"]
 
 
 def test_names_are_escaped(tmp_path):

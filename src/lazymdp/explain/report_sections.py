@@ -26,8 +26,8 @@ _CRITIC = {
 }
 _REPLACE = (
     "The most important steps, by each measure, are handed to the default policy, and so are as many random steps. The "
-    "number is the difference between the two losses of return, averaged over several shares of the steps, with its 95% "
-    "interval over episodes. Around 0, the measure finds important steps no better than chance."
+    "number is the difference between the two losses of return, averaged over several shares of the steps, with its "
+    "95% interval over episodes. Around 0, the measure finds important steps no better than chance."
 )
 _GAP = (
     "The value of the best action minus the mean value under the default policy: what taking control is worth in this "
@@ -122,9 +122,10 @@ def _followed(about: Mapping[str, Any], moment: Moment) -> str:
     for row in about.get("counterfactuals") or ():
         if (row.get("episode", 0), row["step"]) == (moment.episode, moment.step) and row["return_agent"] is not None:
             doubt = "" if is_clear(row) else ' <span class="muted">(no clear difference)</span>'
+            own, other = number(row["return_agent"]), number(row["return_default"])
             return (
-                f'<span class="small">Return if the default policy takes this step: '
-                f"<b>{number(row['return_default'])}</b>; with the agent&rsquo;s choice: <b>{number(row['return_agent'])}</b>{doubt}</span>"
+                f'<span class="small">Return if the default policy takes this step: <b>{other}</b>; with the '
+                f"agent&rsquo;s choice: <b>{own}</b>{doubt}</span>"
             )
     return ""
 
@@ -256,7 +257,13 @@ def trust_section(about: Mapping[str, Any]) -> str:
             [escaped(row["measure"].replace("_", "-")), f"{number(row['replace_area'])}{_interval(row)}"]
             for row in rows
         ]
-        parts.append(table(["Ranking by", "Loss of return beyond that of random steps; larger is better"], cells, "Fidelity of each ranking"))
+        parts.append(
+            table(
+                ["Ranking by", "Loss of return beyond that of random steps; larger is better"],
+                cells,
+                "Fidelity of each ranking",
+            )
+        )
         parts.append(f'<details><summary>How it is measured</summary><p class="small">{_REPLACE}</p></details>')
     else:
         parts.append(
