@@ -40,6 +40,7 @@ def test_an_exact_agent_is_explained_on_one_page(lake, tmp_path):
     about = json.loads((tmp_path / "kept" / "recording.json").read_text())
     assert len(about["counterfactuals"]) == 2 and len(about["fidelity"]) == 3
     assert about["frontier"][-1]["eta"] is None and about["frontier"][0]["eta"] == 0.0
+    assert 0.002 in [point["eta"] for point in about["frontier"]]  # its own price
     assert {what for what, _, _ in told} >= {"replaying moments", "playing at other prices", "writing the page"}
 
 
