@@ -104,3 +104,21 @@ def test_an_environment_that_cannot_render(tmp_path, capsys, monkeypatch):
 def test_a_missing_recording(tmp_path, capsys):
     assert main(["video", str(tmp_path)]) == 2
     assert "there is no recording in" in capsys.readouterr().err
+
+
+def test_fidelity_prints_and_draws_both_modes(tmp_path, capsys):
+    given = ["fidelity", WORLD, "--eta", "0.03", "--episodes", "2"]
+    assert main([*given, "--plot", str(tmp_path / "f.png")]) == 0
+    assert (tmp_path / "f.png").stat().st_size > 10_000
+    said = " ".join(capsys.readouterr().out.split())
+    assert "beyond that of random steps; larger is better" in said and "importance-advice" in said
+    assert main([*given, "--mode", "keep", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["measure"] for row in rows] == ["lazy_gap", "action_gap", "importance_advice"]
+    for row in rows:
+        assert row["mode"] == "keep" and row["shares"] == [0.05, 0.1, 0.2, 0.3, 0.4]
+        saved = [b - a for a, b in zip(row["loss_top"], row["loss_random"], strict=True)]
+        between = [(a + b) / 2 * step for a, b, step in zip(saved[:-1], saved[1:], (0.05, 0.1, 0.1, 0.1), strict=True)]
+        assert row["area_mean"] == pytest.approx(sum(between) / 0.35)
+    assert main([*given, "--plot", "f.txt"]) == 2
+    assert "plot is f.txt, expected a file that ends in .png" in " ".join(capsys.readouterr().err.split())

@@ -88,6 +88,7 @@ def test_a_recording_with_a_critic(tmp_path, lake, monkeypatch):
             lambda state: int(policy[state]), env, folder=tmp_path / "r", critic="fit", gamma=GAMMA
         )
     assert recording.about["critic"]["gamma"] == GAMMA and "td_error" in recording.about["critic"]
+    assert recording.about["action_names"] == ["left", "down", "right", "up"]  # also of an environment that is given
     steps = recording.steps(0)
     own = steps["q"][np.arange(len(steps["q"])), steps["action"]]
     np.testing.assert_allclose(steps["value"], own)

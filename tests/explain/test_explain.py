@@ -36,10 +36,11 @@ def test_an_exact_agent_is_explained_on_one_page(lake, tmp_path):
         progress=lambda *work: told.append(work),
     )  # fmt: skip
     page = (tmp_path / "page.html").read_text()
-    assert "What would have followed" in page and "Replace area" in page
+    assert "What would have followed" in page and "Loss of return beyond that of random steps" in page
     about = json.loads((tmp_path / "kept" / "recording.json").read_text())
     assert len(about["counterfactuals"]) == 2 and len(about["fidelity"]) == 3
     assert about["frontier"][-1]["eta"] is None and about["frontier"][0]["eta"] == 0.0
+    assert 0.002 in [point["eta"] for point in about["frontier"]]  # its own price
     assert {what for what, _, _ in told} >= {"replaying moments", "playing at other prices", "writing the page"}
 
 
@@ -54,7 +55,7 @@ def test_an_agent_without_values_gets_a_critic(tmp_path):
             critic="fit",
         )  # fmt: skip
     page = (tmp_path / "page.html").read_text()
-    assert "In replays of one moment" in page and "Ranked by lazy-gap" in page
+    assert "One moment was replayed" in page and "Ranked by lazy-gap" in page
     assert "The default policy alone earns a return of" in page and "lazy-gap of its critic exceeds the price" in page
     assert "The critic" in page and [path.name for path in tmp_path.iterdir()] == ["page.html"]
 

@@ -248,6 +248,8 @@ def test_other_errors_before_the_writing(tmp_path):
         lz.explain.record(balance, "Pendulum-v1", folder=tmp_path / "r")
     with pytest.raises(ValueError, match="env is missing"):
         lz.explain.record(balance, folder=tmp_path / "r")
+    with pytest.raises(ValueError, match="runs/mistyped is neither a file.*may also be the folder of a run"):
+        lz.explain.record("runs/mistyped", folder=tmp_path / "r", eta=0.1)
     with pytest.raises(TypeError, match="env is 3"):
         lz.explain.record(balance, 3, folder=tmp_path / "r")
     assert not (tmp_path / "r").exists()

@@ -139,6 +139,7 @@ def test_without_extras_it_says_how_to_measure_fidelity(page):
     text = text_of(page)
     assert "The fidelity of this ranking has not been measured. lazymdp fidelity measures" in text
     assert "What would have followed" not in text and "critic" not in text
+    assert "The value of the best action minus the mean value under the default policy" in text
     assert re.search(r'aria-labelledby="frontier-a" hidden>', page)
 
 
@@ -180,9 +181,9 @@ def test_a_moment_tells_what_followed_without_control(tmp_path):
     unclear = row | {"episode": 0, "step": second[0].step, "low": 0.0}
     page = written(describe(tmp_path / "cart", counterfactuals=[clear, unclear]), tmp_path)
     cards = [text_of(card) for card in re.findall(r'class="moment".*?</button>', page)]
-    told = "Return after one step of it: 0.4 , after the agent&rsquo;s choice: 1"
+    told = "Return if the default policy takes this step: 0.4 ; with the agent&rsquo;s choice: 1"
     assert cards[0].strip().endswith(told) and cards[1].strip().endswith(f"{told} (no clear difference)")
-    assert len(cards) > 2 and not any("after one step" in card for card in cards[2:])
+    assert len(cards) > 2 and not any("takes this step" in card for card in cards[2:])
 
 
 def test_a_poor_critic_is_called_poor(tmp_path):
@@ -191,6 +192,7 @@ def test_a_poor_critic_is_called_poor(tmp_path):
         critic = {"method": "fitted <Q>", "gamma": 0.99, "td_error": 1.5, "correlation": correlation}
         text = text_of(written(describe(tmp_path / "cart", critic=critic), tmp_path))
         assert "so the moments on this page mean little" in text
+        assert "The value of the agent&#x27;s choice minus the mean value under the default policy" in text
         assert f"Correlation with Monte Carlo returns {'undefined' if correlation is None else 0.2}" in text
         assert "method fitted &lt;Q&gt; gamma 0.99" in text
 
@@ -236,8 +238,9 @@ def test_two_recordings_share_a_page(recording, tmp_path):
 def test_two_agents_of_the_same_name_are_told_apart_by_their_prices(tmp_path):
     cheap, dear = (synthetic(tmp_path / f"{eta}", eta=eta) for eta in (0.1, None))
     page = written(cheap, tmp_path, against=dear)
-    assert "<title>cart at price 0.1 and cart at no price</title>" in page
+    assert "<title>cart at price 0.1 and cart without a price</title>" in page
     assert "Both play CartPole-v1. cart at price 0.1 acts in " in text_of(page)
+    assert re.findall(r'class="agent-name">(.*?)<', page) == ["cart at price 0.1", "cart without a price"]
 
 
 def test_names_are_escaped(tmp_path):

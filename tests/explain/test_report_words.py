@@ -109,19 +109,19 @@ def replay(lead, low, high=2.0):
 
 def test_replays_are_told():
     def said(*rows):
-        return sentences([0.0, 1.0], counterfactuals=list(rows))[1].rpartition("In replays of ")[2]
+        return sentences([0.0, 1.0], counterfactuals=list(rows))[1].rpartition(": step 1 (")[2].partition(". ")[2]
 
     failed = replay(0.0, 0.0) | {"return_agent": None, "return_default": None}
-    leaving = "leaving only that step to the default policy"
-    assert said(replay(1.0, 0.5)) == f"one moment, {leaving} costs a return of 1 there."
-    assert (
-        said(replay(1.0, 0.5), replay(2.0, 1.0))
-        == f"two moments, {leaving} costs a return of 1.5 on average at all of them."
-    )
+    left = "replayed with only that step left to the default policy"
+    assert said(replay(1.0, 0.5)) == f"One moment was {left}: this loses a return of 1."
+    assert said(replay(1.0, 0.5), replay(2.0, 1.0)) == (f"Two moments were {left}: both lose return, 1.5 on average.")
     some = said(replay(1.0, 0.5), replay(2.0, 1.0), replay(9.0, -0.1), failed)
-    assert some == f"three moments, {leaving} costs a return of 1.5 on average at two of them."
-    assert said(replay(0.0, 0.0), replay(1.0, -1.0)) == f"two moments, {leaving} makes no clear difference."
-    assert "replays" not in said(failed) and "replays" not in said()
+    assert some == f"Three moments were {left}: two of them lose return, 1.5 on average."
+    one = said(replay(1.0, 0.5), replay(9.0, -0.1))
+    assert one == f"Two moments were {left}: one of them loses a return of 1."
+    assert said(replay(0.0, 0.0), replay(1.0, -1.0)) == f"Two moments were {left}: this makes no clear difference."
+    assert said(*[replay(1.0, 0.5)] * 3) == f"Three moments were {left}: all of them lose return, 1 on average."
+    assert "replayed" not in said(failed) and "replayed" not in said()
 
 
 def test_the_fidelity_of_the_ranking_is_told():

@@ -76,3 +76,28 @@ def test_a_frontier_has_a_point_per_price_with_its_interval_and_the_default_alon
     assert [text.get_text() for text in alone.get_legend().get_texts()] == ["agent"]
     with pytest.raises(ValueError, match="6 curves in one picture"):
         lz.show.frontier(dict.fromkeys("abcdef", points()))
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("replace", "Replace. The chosen steps are handed over:\nthe highest should lose more than random steps"),
+        ("keep", "Keep. All other steps are handed over:\nthe highest should lose less than random steps"),
+    ],
+)
+def test_fidelity_says_which_curve_should_be_higher(mode, told):
+    heights = {"top": 3.0, "random": 2.0, "bottom": 1.0}
+
+    def loss(kind):
+        return Interval(*(np.full(2, heights[kind]) + shift for shift in (0.0, -0.5, 0.5)))
+
+    axes = lz.show.fidelity(SimpleNamespace(mode=mode, shares=np.array([0.1, 0.4]), loss=loss), measure="lazy-gap")
+    assert axes.get_title(loc="left") == told
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "highest lazy-gap", "random steps", "lowest lazy-gap"
+    ]  # fmt: skip
+    for line, height in zip(axes.lines, heights.values(), strict=True):
+        np.testing.assert_allclose(line.get_xydata(), [[10.0, height], [40.0, height]])
+    band = axes.collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (2.5, 3.5)
+    drawn(axes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -76,7 +77,9 @@ def evaluate(
             say("Interrupted.")
             return INTERRUPTED
     if plot is not None:
-        _draw(played, plot)
+        from lazymdp.show import frontier
+
+        draw(lambda: frontier(played).get_figure(), plot)
     return 0
 
 
@@ -187,17 +190,17 @@ def _remarks(agent: Any, played: Any, found: Any, control_rate: float | None) ->
     return remarks
 
 
-def _draw(played: dict[str, Any], path: Path) -> None:
-    """Draw the frontier of each run into a file."""
+def draw(figure: Callable[[], Any], path: Path) -> None:
+    """Draw a figure, which a function makes, into a file."""
     import matplotlib
 
     matplotlib.use("Agg")
-    from lazymdp.show import frontier, styled
+    from lazymdp.show import styled
 
     with styled():
         # Without the date, so that the same data give the same bytes.
         undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
-        frontier(played).get_figure().savefig(path, metadata=undated)  # type: ignore[union-attr]
+        figure().savefig(path, metadata=undated)
     say(f"Drawn: {path}")
 
 

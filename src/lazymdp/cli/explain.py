@@ -13,7 +13,7 @@ import tyro
 
 import lazymdp as lz
 from lazymdp._progress import progress_bars
-from lazymdp.cli.evaluate import say
+from lazymdp.cli.evaluate import Plot, check_plot, draw, say
 from lazymdp.cli.output import INTERRUPTED, print_json, show_facts, show_line, show_table
 from lazymdp.cli.signals import terminated_like_interrupted
 
@@ -79,6 +79,8 @@ def explain(
 def fidelity(
     agent: Agent,
     env: Env = None,
+    mode: Literal["replace", "keep"] = "replace",
+    plot: Plot = None,
     eta: Price = None,
     episodes: int = 20,
     seed: int = 0,
@@ -92,6 +94,8 @@ def fidelity(
     Args:
         agent: The agent, in any form that `lazymdp explain` accepts.
         env: The id of the environment; by default that of the run or of the model.
+        mode: `replace` hands the most important steps to the default policy, `keep` all others.
+        plot: Also draw the losses over the share of the steps into this file (PNG, SVG or PDF).
         eta: Price of taking control; required for a dial and for a model.
         episodes: Episodes for each measure and share of the steps.
         seed: Random seed.
@@ -100,21 +104,44 @@ def fidelity(
         trust: Allow code to run that the agent names: modules, or pickles (Stable-Baselines3 models).
         json: Print JSON.
     """
+    check_plot(plot)
     with _showing() as show:
-        rows = lz.explain.ranking_trust(
-            agent, env, eta=eta, episodes=episodes, seed=seed, default_policy=default_policy, gamma=gamma, trust=trust,
-            progress=lambda *did: show("handing steps over", *did),
+        found = lz.explain.ranking_trust(
+            agent, env, mode=mode, eta=eta, episodes=episodes, seed=seed, default_policy=default_policy, gamma=gamma,
+            trust=trust, progress=lambda *did: show("handing steps over", *did),
         )  # fmt: skip
+    areas = {name: curves.area() for name, curves in found.items()}
+    if plot is not None:
+        draw(lambda: _fidelity_figure(found), plot)
     if json:
-        print_json(rows)
+        names = ("mean", "low", "high")
+        print_json([
+            {"measure": name, "mode": mode, "shares": curves.shares.tolist(),
+             **{f"area_{part}": float(getattr(areas[name], part)) for part in names},
+             **{f"loss_{kind}": curves.loss(kind).mean.tolist() for kind in ("top", "random", "bottom")}}
+            for name, curves in found.items()
+        ])  # fmt: skip
         return 0
     cells = [
-        [row["measure"], f"{row['replace_area']:.4g}", f"[{row['low']:.4g}, {row['high']:.4g}]"]
-        for row in sorted(rows, key=lambda row: -row["replace_area"])
+        [name.replace("_", "-"), f"{area.mean:.4g}", f"[{area.low:.4g}, {area.high:.4g}]"]
+        for name, area in sorted(areas.items(), key=lambda item: -item[1].mean)
     ]
-    title = "Loss of return if the top steps are handed over, beyond that of random steps; larger is better"
-    show_table(["ranking by", "loss", "95% interval"], cells, title)
+    if mode == "replace":
+        title = "Loss of return if the top steps are handed over, beyond that of random steps; larger is better"
+    else:
+        title = "Return saved by acting at the top steps only, compared with random steps; larger is better"
+    show_table(["ranking by", "loss" if mode == "replace" else "saved", "95% interval"], cells, title)
     return 0
+
+
+def _fidelity_figure(found: dict[str, Any]) -> Any:
+    """Draw the curves of each measure side by side."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(found), figsize=(4.6 * len(found), 3.4), sharey=True)
+    for ax, (name, curves) in zip(axes, found.items(), strict=True):
+        lz.show.fidelity(curves, measure=name.replace("_", "-"), ax=ax)
+    return figure
 
 
 def record(

@@ -205,7 +205,7 @@ def _draw_sets(ax: Axes, sets: Table) -> None:
             ax.plot(shares, sets[side][here], dashes, color=color, label=label if side == "top" else None, marker=".")
     ax.set_xlabel("states handed over to the default policy, %")
     ax.set_ylabel("loss, as a fraction of the whole gain")
-    ax.set_title("Random models, exact, sets of states.\nSolid: top, higher is better; dashed: bottom, lower")
+    ax.set_title("Random models, exact. Top states (solid): higher\nis better; bottom (dashed): lower is better")
     ax.grid(True)
     ax.legend(loc="upper left")
 

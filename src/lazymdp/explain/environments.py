@@ -55,7 +55,6 @@ def open_env(env: str | gym.Env[Any, Any]) -> gym.Env[Any, Any]:
             made = gym.make(env, render_mode="rgb_array")
     except gym.error.Error as error:
         raise ValueError(f"env is {env!r}, which Gymnasium cannot make: {error}") from error
-    name_toy_text(made.unwrapped)
     return made
 
 
@@ -84,6 +83,7 @@ def action_names(env: LazyAction[Any], names: Sequence[str] | None = None) -> li
         names: Names that the agent knows, for an environment that has none.
     """
     base, count = env.unwrapped, env.lazy_action - first_action(env)
+    name_toy_text(base)
     meanings = env.get_wrapper_attr("get_action_meanings")() if env.has_wrapper_attr("get_action_meanings") else None
     known: Any
     for known in (getattr(base, "action_names", None), meanings, names, _ACTIONS.get(type(base).__name__)):

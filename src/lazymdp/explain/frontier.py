@@ -18,7 +18,7 @@ EPISODES = 50
 FEWER_EPISODES = 20
 """Episodes per price of an agent with a critic, which chooses step by step."""
 MOST_PRICES = 8
-"""Largest number of prices of an exact agent."""
+"""Largest number of prices of an exact agent, beside its own."""
 LONGEST = 1_000
 """Steps after which an episode of an exact agent is stopped."""
 
@@ -62,12 +62,12 @@ def _trained(player: TrainedPlayer, seed: int, progress: Progress | None) -> lis
 
 
 def _exact(player: ExactPlayer, seed: int, progress: Progress | None) -> list[dict[str, float | None]]:
-    """Plays the optimal policies at prices between the critical ones, where they do not tie."""
+    """Plays the optimal policies at its own price, and at prices between the critical ones, where they do not tie."""
     critical = np.unique(player.critical[np.isfinite(player.critical) & (player.critical > 0.0)])
     between = np.sqrt(critical[1:] * critical[:-1]) if critical.size > 1 else critical / 2.0
     if between.size > MOST_PRICES - 1:
         between = between[np.linspace(0, between.size - 1, MOST_PRICES - 1).round().astype(int)]
-    prices: list[float | None] = [0.0, *between.tolist(), None]
+    prices: list[float | None] = [*sorted({0.0, player.eta, *between.tolist()}), None]
     points = []
     for place, eta in enumerate(prices):
         choose = (lambda *_: player.env.lazy_action) if eta is None else player.at(eta).choose

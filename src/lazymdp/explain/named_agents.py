@@ -51,7 +51,13 @@ def find_agent(text: str | os.PathLike[str], gamma: float | None, trust: bool) -
     if FUNCTION.fullmatch(name) and not path.exists():
         _check_trust(f"{name} was not loaded: to import a module runs its code.", trust)
         return NamedAgent(_imported(name), name, None, None)
-    source = load_model(text, gamma)
+    try:
+        source = load_model(text, gamma)
+    except ValueError as error:
+        if path.exists():
+            raise
+        other = "An agent may also be the folder of a run, a .zip file of Stable-Baselines3, or module:object."
+        raise ValueError(f"{error} {other}") from error
     env = source.world if path.is_file() else name
     return NamedAgent(source.mdp, None, env, None)
 

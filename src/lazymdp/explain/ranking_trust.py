@@ -1,28 +1,29 @@
 """How far a ranking can be trusted: the fidelity of each measure of importance for a recorded agent.
 
-The steps that a measure calls most important are handed to the default policy, and the loss of return is compared with
-that of random steps (`lazymdp.measure.fidelity`, mode "replace").
+The steps that a measure calls most important are handed to the default policy, or all others are, and the loss of
+return is compared with that of random steps (`lazymdp.measure.fidelity`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_count, check_seed
+from lazymdp._arguments import check_choice, check_count, check_seed
 from lazymdp.explain.critic import fit_critic
 from lazymdp.explain.players import OtherPlayer, Player, TrainedPlayer
 from lazymdp.explain.record import make_player
-from lazymdp.measure.fidelity import fidelity
+from lazymdp.measure.fidelity import MODES, Fidelity, fidelity
+from lazymdp.measure.fidelity import SHARES as ALL_SHARES
 from lazymdp.measure.importance import action_gap, importance_advice
 
 SHARES = (0.1, 0.2, 0.4)
-"""Shares of the steps that are handed over."""
+"""Shares of the steps that are handed over for a report, in which time counts."""
 EPISODES = 20
 """Episodes for each share."""
 LONGEST = 1_000
@@ -38,6 +39,7 @@ def ranking_trust(
     agent: Any,
     env: str | gym.Env[Any, Any] | None = None,
     *,
+    mode: str = "replace",
     eta: float | None = None,
     episodes: int = EPISODES,
     seed: int = 0,
@@ -45,13 +47,14 @@ def ranking_trust(
     gamma: float | None = None,
     trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> list[dict[str, Any]]:
+) -> dict[str, Fidelity]:
     """Measures the fidelity of lazy-gap, action-gap and importance advice for an agent of any form.
 
     Args:
         agent: The agent, in any form that `lz.explain.record` accepts. If it has no values of its own, a critic is
             fitted to its play.
         env: The environment; by default that of the agent.
+        mode: "replace": hand the most important steps to the default policy. "keep": hand all others over.
         eta: Price of taking control; required for a dial and for a model.
         episodes: Episodes for each measure and share of the steps.
         seed: Random seed.
@@ -61,38 +64,59 @@ def ranking_trust(
         progress: Called with the number of measures done and their total number.
 
     Returns:
-        For each measure: `measure`, `replace_area` (mean loss of return over the shares minus that of random steps;
-        larger is better, 0 is no better than random), `low` and `high` (95% interval over episodes).
+        The curves of each measure, by name. Their `area()` is the distance to the curve of random steps: larger is
+        better, and 0 is no better than random.
     """
+    check_choice(mode, "mode", MODES)
     check_count(episodes, "episodes", "the number of episodes")
     check_seed(seed)
     player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
     if isinstance(player, OtherPlayer):
         player.critic = fit_critic(player, gamma=0.99 if gamma is None else gamma, seed=seed, max_steps=LONGEST)
-    return player_trust(player, episodes=episodes, seed=seed, progress=progress)
+    return _curves(player, mode, ALL_SHARES, episodes, seed, progress)
 
 
 def player_trust(
     player: Player, *, episodes: int = EPISODES, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Does the same for an agent that is in its environment already; one without values needs a critic."""
+    """Returns the areas with mode "replace", for an agent that is in its environment already, as reports show them.
+
+    Returns:
+        For each measure: `measure`, `replace_area` (mean loss of return over the shares minus that of random steps),
+        `low` and `high` (95% interval over episodes).
+    """
+    rows = []
+    for name, curves in _curves(player, "replace", SHARES, episodes, seed, progress).items():
+        area = curves.area()
+        found = {"replace_area": area.mean, "low": area.low, "high": area.high}
+        rows.append({"measure": name, **{key: float(value) for key, value in found.items()}})
+    return rows
+
+
+def _curves(
+    player: Player,
+    mode: str,
+    shares: Sequence[float],
+    episodes: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, Fidelity]:
+    """Hands steps over by each measure; an agent without values needs a critic."""
     if isinstance(player, OtherPlayer) and player.critic is None:
         raise ValueError("the agent has no values, so its steps cannot be ranked: fit a critic.")
-    rows = []
+    found = {}
     for place, (name, measure) in enumerate(_MEASURES.items()):
 
         def importance(observations: Any, measure: Any = measure) -> NDArray[np.float64]:
             return np.asarray(measure(*player.values(observations)))
 
-        area = fidelity(
-            player, _factory(player), importance, default_policy=player.env.default_policy, shares=SHARES,
+        found[name] = fidelity(
+            player, _factory(player), importance, default_policy=player.env.default_policy, mode=mode, shares=shares,
             episodes=episodes, max_steps=LONGEST, seed=seed,
-        ).area()  # fmt: skip
-        found = {"replace_area": area.mean, "low": area.low, "high": area.high}
-        rows.append({"measure": name, **{key: float(value) for key, value in found.items()}})
+        )  # fmt: skip
         if progress is not None:
             progress(place + 1, len(_MEASURES))
-    return rows
+    return found
 
 
 def _factory(player: Player) -> Callable[[], gym.Env[Any, Any]]:

@@ -27,6 +27,7 @@ from lazymdp.explain.report_sections import (
     followed_section,
     frontier_rows,
     frontier_section,
+    gap_words,
     moments_section,
     trust_section,
 )
@@ -61,8 +62,8 @@ def report(recording: Recording, path: str | os.PathLike[str], *, against: Recor
 
 
 def _page(recordings: list[Recording]) -> str:
-    agents = [_Agent.read(each, "ab"[place], _MOST_BYTES / len(recordings)) for place, each in enumerate(recordings)]
-    names = _names(recordings)
+    names, most_bytes = _names(recordings), _MOST_BYTES / len(recordings)
+    agents = [_Agent.read(*given, most_bytes) for given in zip(recordings, "ab", names, strict=False)]
     title = f"{names[0]} in {recordings[0].about['env']}" if len(names) == 1 else f"{names[0]} and {names[1]}"
     parts = {
         "TITLE": escaped(title),
@@ -92,8 +93,9 @@ def _names(recordings: list[Recording]) -> list[str]:
     names = [str(each.about["agent"]) for each in recordings]
     if len(names) == len(set(names)):
         return names
-    prices = ["no price" if each.about["eta"] is None else f"price {number(each.about['eta'])}" for each in recordings]
-    return [f"{name} at {price}" for name, price in zip(names, prices, strict=True)]
+    etas = [each.about["eta"] for each in recordings]
+    prices = ["without a price" if eta is None else f"at price {number(eta)}" for eta in etas]
+    return [f"{name} {price}" for name, price in zip(names, prices, strict=True)]
 
 
 def _comparison(recordings: list[Recording], names: list[str], facts: list[Facts]) -> str:
@@ -124,8 +126,8 @@ class _Agent:
     facts: Facts
 
     @classmethod
-    def read(cls, recording: Recording, key: str, most_bytes: float) -> _Agent:
-        """Reads a recording; `key` tells its elements on the page from those of another."""
+    def read(cls, recording: Recording, key: str, name: str, most_bytes: float) -> _Agent:
+        """Reads a recording; `key` and `name` tell it from another one on the page."""
         about, numbers = recording.about, range(recording.episodes)
         steps = [_needed(recording.steps(episode)) for episode in numbers]
         fps = float(about["frames_per_second"])
@@ -157,10 +159,11 @@ class _Agent:
         }
         parts = {
             "KEY": key,
-            "AGENT": escaped(about["agent"]),
+            "AGENT": escaped(name),
             "FACTS": escaped(_facts_line(about, facts)),
             "ACTS": escaped(" ".join(acts)),
             "EARNS": escaped(" ".join(earns)),
+            "GAP": escaped(gap_words(about)),
             "NOTE": escaped(_left_out(recording, facts, kept, covered)),
             "HAS_VIDEO": "true" if covered else "false",
             "MOMENTS": moments_section(recording, facts, steps),

@@ -26,8 +26,16 @@ _CRITIC = {
 }
 _REPLACE = (
     "The most important steps, by each measure, are handed to the default policy, and so are as many random steps. The "
-    "replace area is the difference between the two losses of return, averaged over the number of steps handed over. "
-    "Larger is better; around 0, the measure finds important steps no better than chance."
+    "number is the difference between the two losses of return, averaged over several shares of the steps, with its "
+    "95% interval over episodes. Around 0, the measure finds important steps no better than chance."
+)
+_GAP = (
+    "The value of the best action minus the mean value under the default policy: what taking control is worth in this "
+    "step. The agent takes control where it exceeds \u03b7."
+)
+_GAP_OF_CRITIC = (
+    "The value of the agent's choice minus the mean value under the default policy, as the critic estimates them: what "
+    "taking control is worth in this step. It is negative where the critic expects more of the default policy."
 )
 
 
@@ -44,6 +52,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> 
     )
     caption = f'<caption class="unseen">{caption}</caption>'
     return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def gap_words(about: Mapping[str, Any]) -> str:
+    """Returns what the lazy-gap of a recording means, as plain text."""
+    return _GAP_OF_CRITIC if about.get("critic") else _GAP
 
 
 # -- moments -----------------------------------------------------------------------------------------------------------
@@ -109,9 +122,10 @@ def _followed(about: Mapping[str, Any], moment: Moment) -> str:
     for row in about.get("counterfactuals") or ():
         if (row.get("episode", 0), row["step"]) == (moment.episode, moment.step) and row["return_agent"] is not None:
             doubt = "" if is_clear(row) else ' <span class="muted">(no clear difference)</span>'
+            own, other = number(row["return_agent"]), number(row["return_default"])
             return (
-                f'<span class="small">Return after one step of it: <b>{number(row["return_default"])}</b>, after the '
-                f"agent&rsquo;s choice: <b>{number(row['return_agent'])}</b>{doubt}</span>"
+                f'<span class="small">Return if the default policy takes this step: <b>{other}</b>; with the '
+                f"agent&rsquo;s choice: <b>{own}</b>{doubt}</span>"
             )
     return ""
 
@@ -151,10 +165,11 @@ def followed_section(about: Mapping[str, Any]) -> str:
     heads = ["Moment", "Return with the agent", "Return with the default policy", "Difference (95% interval)", "Note"]
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
+    prices = " The lazy-gap also counts the prices that are paid later; these returns do not." if about["eta"] else ""
     return (
         '<h3>What would have followed</h3><p class="muted small">The moments were replayed several times from the same '
         "state: with the choice of the agent, and with the default policy in its place for one step. Returns are mean "
-        "sums of the rewards from there on, discounted.</p>"
+        f"sums of the rewards from there on, discounted.{prices}</p>"
         "<details><summary>All replays, with intervals</summary>"
         + table(heads, rows, "What would have followed at the largest moments")
         + "</details>"
@@ -242,7 +257,13 @@ def trust_section(about: Mapping[str, Any]) -> str:
             [escaped(row["measure"].replace("_", "-")), f"{number(row['replace_area'])}{_interval(row)}"]
             for row in rows
         ]
-        parts.append(table(["Ranking by", "Replace area, larger is better"], cells, "Fidelity of each ranking"))
+        parts.append(
+            table(
+                ["Ranking by", "Loss of return beyond that of random steps; larger is better"],
+                cells,
+                "Fidelity of each ranking",
+            )
+        )
         parts.append(f'<details><summary>How it is measured</summary><p class="small">{_REPLACE}</p></details>')
     else:
         parts.append(

@@ -171,12 +171,17 @@ def _replays(about: Mapping[str, Any]) -> list[str]:
     lost = [row["return_agent"] - row["return_default"] for row in rows if is_clear(row)]
     if not rows:
         return []
-    some = (
-        "there" if len(rows) == 1 else "at all of them" if len(lost) == len(rows) else f"at {_word(len(lost))} of them"
-    )
-    average = "" if len(lost) == 1 else " on average"
-    cost = f"costs a return of {number(float(np.mean(lost)))}{average} {some}" if lost else "makes no clear difference"
-    return [f"In replays of {counted(len(rows), 'moment')}, leaving only that step to the default policy {cost}."]
+    mean = number(float(np.mean(lost))) if lost else ""
+    if not lost:
+        found = "this makes no clear difference"
+    elif len(lost) == 1:
+        found = f"{'this' if len(rows) == 1 else 'one of them'} loses a return of {mean}"
+    else:
+        every = "both" if len(rows) == 2 else "all of them"
+        some = every if len(lost) == len(rows) else f"{_word(len(lost))} of them"
+        found = f"{some} lose return, {mean} on average"
+    were = f"{counted(len(rows), 'moment').capitalize()} {'was' if len(rows) == 1 else 'were'}"
+    return [f"{were} replayed with only that step left to the default policy: {found}."]
 
 
 def ranking_words(about: Mapping[str, Any]) -> str:

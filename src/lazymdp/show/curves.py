@@ -1,4 +1,4 @@
-"""Curves: return against control, laziness against the price, and learning curves."""
+"""Curves: return against control, laziness against the price, learning curves, and fidelity."""
 
 from __future__ import annotations
 
@@ -49,6 +49,21 @@ class FrontierPoints(Protocol):
     @property
     def default_alone(self) -> FrontierPoints | None:
         """The default policy alone, as a single point; None if it is unknown."""
+
+
+class FidelityCurves(Protocol):
+    """Losses of return over the share of the steps. The result of `lz.measure.fidelity` is one."""
+
+    @property
+    def mode(self) -> str:
+        """`replace` (the chosen steps are handed over) or `keep` (all others are)."""
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """`[K]` shares of the steps that are chosen."""
+
+    def loss(self, kind: str) -> Interval:
+        """Returns the mean loss of return and its interval, each `[K]`, for `top`, `random` or `bottom` steps."""
 
 
 @in_style
@@ -171,5 +186,32 @@ def return_curves(x: ArrayLike, curves: Mapping[str, Interval], *, ax: Axes | No
         ax.plot(points, curve.mean, color=color, linestyle=dashes, label=name)
     ax.set_xlabel("episode")
     ax.set_ylabel("return (price excluded)")
+    ax.legend(loc="best")
+    return ax
+
+
+@in_style
+def fidelity(curves: FidelityCurves, *, measure: str = "importance", ax: Axes | None = None) -> Axes:
+    """Draws the loss of return if the most important, the least important or random steps are chosen, with intervals.
+
+    The title says what happens to the chosen steps, and which curve of a faithful measure should be higher.
+
+    Args:
+        curves: The result of `lz.measure.fidelity`, or any object with the attributes of `FidelityCurves`.
+        measure: Name of the measure, for the legend.
+        ax: The axes to draw into; by default those of a new figure.
+    """
+    ax = axes_or_new(ax, (4.6, 3.4))
+    shares = 100.0 * curves.shares
+    names = {"top": f"highest {measure}", "random": "random steps", "bottom": f"lowest {measure}"}
+    for (kind, name), (color, dashes) in zip(names.items(), ((CONTROL, "-"), (LAZY, "-"), (INK, "--")), strict=True):
+        mean, low, high = curves.loss(kind)
+        ax.fill_between(shares, low, high, color=color, alpha=0.22, linewidth=0)
+        ax.plot(shares, mean, color=color, linestyle=dashes, marker=".", label=name)
+    ax.set_xlabel("steps chosen, %")
+    ax.set_ylabel("loss of return")
+    chosen, order = ("The chosen", "more") if curves.mode == "replace" else ("All other", "less")
+    handed = f"{curves.mode.capitalize()}. {chosen} steps are handed over:"
+    ax.set_title(f"{handed}\nthe highest should lose {order} than random steps")
     ax.legend(loc="best")
     return ax
