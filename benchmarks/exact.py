@@ -195,8 +195,9 @@ def _sections(rows: list[dict], cells: list[list[str]], goals: list[list[str]]) 
     proofs = [[solver.name, solver.proof] for solver in SOLVERS.values()]
     absent = [list(item) for item in environment.failures().items()]
     return [
-        "The table shows the seconds to a proven sup-norm error of 1e-6: the best of several runs with the solver's "
-        "best settings. Peers get the explicit model with A + 1 actions. *Actual error* is the difference from a "
+        "The table shows the seconds to a proven sup-norm error of 1e-6: wall time with all cores, the median of five "
+        "runs (fewer if they are long) with the solver's best settings. Peers get the explicit model with A + 1 "
+        "actions. *Actual error* is the difference from a "
         f"reference proven to {REFERENCE_TOL:.0e}. *Peak* is the resident memory above what the process used before it "
         "loaded the model. *Arrays* is the size of the model's arrays as they are passed to the solver. The seconds do "
         "not include *build* (making the library's own model) and *warm-up* (imports and compilation). "

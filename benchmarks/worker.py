@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import resource
 import signal
+import statistics
 import time
 from collections.abc import Callable
 from functools import partial
@@ -94,11 +95,11 @@ def _work(
             _repeat(solver, variant, runs, limit, repeats, EACH_SECONDS)
             report({"runs": runs})
             last = variant
-    best = min(runs, key=lambda variant: min(runs[variant]))
+    best = min(runs, key=lambda variant: statistics.median(runs[variant]))
     _repeat(solver, best, runs, limit, repeats, REPEAT_SECONDS)
     if last != best:  # solve once more, so that the value below comes from the best settings
         _repeat(solver, best, runs, limit, len(runs[best]) + 1, float("inf"))
-    report({"runs": runs, "seconds": min(runs[best]), "peak": _peak() - baseline})
+    report({"runs": runs, "seconds": statistics.median(runs[best]), "peak": _peak() - baseline})
     np.save(folder / "value.npy", solver.value())
     report({"algorithm": solver.algorithm(best), "status": "ok"})
 

@@ -15,6 +15,7 @@ from random_models import models, random_model
 from rational import Rational
 
 import lazymdp as lz
+from lazymdp.exact import algorithms, bellman
 from lazymdp.exact.algorithms import METHODS
 
 ITERATIVE = [name for name in METHODS if name != "policy_iteration"]
@@ -142,6 +143,23 @@ def test_large_models_agree(method):
     assert np.abs(found.value - exact.value).max() <= found.error_bound + exact.error_bound
     far_from_tie = np.abs(exact.lazy_gap - 0.02) > 1e-6
     np.testing.assert_array_equal(found.control[far_from_tie], exact.control[far_from_tie])
+
+
+def test_the_sweep_that_ends_modified_policy_iteration_is_not_repeated(monkeypatch):
+    """It computes `q`, too, so that no sweep follows it."""
+    model = random_model(3, n_states=300, gamma=0.9)
+    lazy = lz.LazyMDP(lz.MDP(model.transitions, model.rewards, 0.9), model.default, 0.05)
+    exact = lz.solve(lazy, tol=1e-11, method="policy_iteration")
+    sweeps, over_states = [], bellman.over_states
+    for module in (algorithms, bellman):
+        monkeypatch.setattr(
+            module, "over_states", lambda sweep, *given: sweeps.append(sweep.__name__) or over_states(sweep, *given)
+        )
+    found = lz.solve(lazy, tol=1e-8, method="modified_policy_iteration")
+    assert sweeps[-2:] == ["follow", "action_values"]
+    assert found.error_bound <= 1e-8
+    assert np.abs(found.value - exact.value).max() <= found.error_bound + exact.error_bound
+    np.testing.assert_allclose(found.q, exact.q, rtol=0.0, atol=3e-8)
 
 
 def test_a_tie_is_lazy():

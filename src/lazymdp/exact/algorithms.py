@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lazymdp.exact import bellman
 from lazymdp.exact.active_set import ActiveSet
-from lazymdp.exact.bellman import Rows, over_states, rows_of
+from lazymdp.exact.bellman import QSweep, Rows, over_states, q_sweep, rows_of
 from lazymdp.exact.error_bound import Certificate
 from lazymdp.exact.linear import policy_line
 from lazymdp.lazy import LazyMDP
@@ -48,6 +48,7 @@ class Search:
     Attributes:
         value: `[S]` current values; algorithms change them in place or replace the array.
         iterations: Number of sweeps or rounds so far.
+        last: The sweep that computed `q` from the current values, if the algorithm ended with it.
     """
 
     def __init__(self, lazy: LazyMDP, tol: float, max_iterations: int, progress: Progress | None) -> None:
@@ -57,6 +58,7 @@ class Search:
         self.value = np.empty(lazy.mdp.n_states)
         over_states(bellman.opening, self.rows, self.value)
         self.iterations = 0
+        self.last: QSweep | None = None
 
     def backup(self, out: NDArray[np.float64], chosen: NDArray[np.int64] | None = None) -> tuple[float, float]:
         """Computes `out = T value` and returns the smallest and the largest entry of `T value - value`."""
@@ -71,6 +73,13 @@ class Search:
             self.progress(self.iterations, error)
         only_rounding = error <= 2.0 * self.certificate.limit(low, high, self.value)
         return error <= self.tol or only_rounding or self.exhausted
+
+    def ends_here(self) -> bool:
+        """Like `done` after a backup, but with a sweep that computes `q`, which is kept if it was the last."""
+        sweep = q_sweep(self.rows, self.value)
+        if self.done(sweep.low, sweep.high):
+            self.last = sweep
+        return self.last is not None
 
     @property
     def exhausted(self) -> bool:
@@ -119,6 +128,8 @@ def _modified(search: Search, patience: float) -> bool:
                 continue
             error = search.certificate(low, high, search.value)[1]
             if 2.0 * error <= search.tol:
+                if search.ends_here():
+                    return True
                 break
             if fixed.sweeps_left(error) > patience:
                 return False

@@ -237,6 +237,22 @@ def action_values(rows: Rows, value: Any, q: Any, gap: Any, action: Any, begin: 
     return low, high
 
 
+class QSweep(NamedTuple):
+    """What `action_values` computes, and the smallest and the largest change."""
+
+    q: NDArray[np.float64]  # [S*A], price included
+    gap: NDArray[np.float64]  # [S]
+    action: NDArray[np.int64]  # [S]
+    low: float
+    high: float
+
+
+def q_sweep(rows: Rows, value: NDArray[np.float64]) -> QSweep:
+    """Runs `action_values` on `value [S]` over all states."""
+    q, gap, action = np.empty(rows.rewards.size), np.empty(value.size), np.empty(value.size, dtype=np.int64)
+    return QSweep(q, gap, action, *over_states(action_values, rows, value, q, gap, action))
+
+
 @functools.cache
 def thread_pool() -> ThreadPoolExecutor:
     """Returns the threads of the sweeps, started on first use. A forked child inherits none and starts its own."""

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from lazymdp._arguments import check_choice, check_count, check_progress, check_tol
 from lazymdp._files import write_csv
-from lazymdp.exact import bellman
 from lazymdp.exact.algorithms import METHODS, Progress, Search
-from lazymdp.exact.bellman import over_states
+from lazymdp.exact.bellman import q_sweep
 from lazymdp.exact.finite_horizon import HorizonSolution, solve_horizon
 from lazymdp.exact.linear import too_long
 from lazymdp.lazy import LazyMDP, check_lazy
@@ -156,16 +155,13 @@ def _check_horizon_alone(horizon: int, **others: object) -> None:
 def _finish(search: Search, method: str) -> Solution:
     """Certifies the values, reads off the policy, and warns if the tolerance is not met."""
     lazy, mdp, value = search.lazy, search.lazy.mdp, search.value
-    q = np.empty(mdp.n_states * mdp.n_actions)
-    gap = np.empty(mdp.n_states)
-    action = np.empty(mdp.n_states, dtype=np.int64)
-    low, high = over_states(bellman.action_values, search.rows, value, q, gap, action)
+    q, gap, action, low, high = search.last or q_sweep(search.rows, value)
     shift, error = search.certificate(low, high, value)
     if error + abs(shift) <= search.tol:  # good enough without centering
         error += abs(shift)
     elif mdp.absorbing.any():
         np.add(value, shift, out=value, where=~mdp.absorbing)
-        over_states(bellman.action_values, search.rows, value, q, gap, action)
+        q, gap, action, _, _ = q_sweep(search.rows, value)
     else:  # rows sum to 1, up to a defect that the bound includes, so a shift of all values shifts all of q
         value += shift
         q += mdp.gamma * shift

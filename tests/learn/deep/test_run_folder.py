@@ -111,6 +111,16 @@ def test_what_came_after_a_checkpoint_is_deleted_and_files_of_others_are_left_al
     assert path.read_text() == columns
 
 
+@pytest.mark.parametrize(("copied", "to"), [("best", "last"), ("last", "best")])
+def test_a_checkpoint_under_the_name_of_the_other_is_refused(folder, copied, to):
+    state = Checkpoint({"x": np.arange(4)}, 100, 0.5)
+    folder.save(state, best=state)
+    shutil.copy(folder.path / f"{copied}.safetensors", folder.path / f"{to}.safetensors")
+    for read in (folder.resume, lambda: folder.read(to), lambda: folder.step(to)):
+        with pytest.raises(ValueError, match=rf"{to}\.safetensors is damaged \(it is a copy of another checkpoint\): "):
+            read()
+
+
 def test_a_run_whose_checkpoint_is_missing_or_damaged_is_not_started_again(folder):
     folder.append([Metrics(100, 0.1, 5, 1.0, 2.0, 0.5)])
     state = Checkpoint({"x": np.arange(4)}, 100, 0.5)

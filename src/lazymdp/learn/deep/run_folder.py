@@ -129,6 +129,7 @@ class RunFolder:
             return None
         try:
             arrays, about = read_arrays(path)
+            _check_kind(path, which, about)
             quality = about["quality"]
             return Checkpoint(arrays, int(about["step"]), None if quality is None else float(quality))
         except Damaged as error:
@@ -352,7 +353,11 @@ class RunFolder:
     def _about(self, which: str) -> dict[str, Any] | None:
         """Returns the description of a checkpoint, or None if there is none."""
         path = self.path / f"{which}.safetensors"
-        return read_about(path) if path.exists() else None
+        if not path.exists():
+            return None
+        about = read_about(path)
+        _check_kind(path, which, about)
+        return about
 
     def _parts(self) -> dict[str, str]:
         """Returns the names and checksums of the parts of the replay buffer of the last checkpoint."""
@@ -406,6 +411,12 @@ class RunFolder:
         about = {"step": checkpoint.step, "quality": checkpoint.quality}
         write_arrays(self.path / f"{which}.safetensors", checkpoint.arrays, {**about, **(more or {})})
         write_text(self.path / f"{which}.json", json.dumps(about) + "\n")
+
+
+def _check_kind(path: Path, which: str, about: dict[str, Any]) -> None:
+    """Raises an error if a checkpoint has the name of the other kind: only the last one describes the metrics."""
+    if ("metrics" in about) != (which == "last"):
+        raise Damaged(path, "it is a copy of another checkpoint")
 
 
 def _steps(name: str) -> tuple[int, int]:
