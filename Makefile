@@ -90,6 +90,7 @@ screenshots: $(VENV)/dev
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/lazymdp/jax-tests"  # what the tests have compiled
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,8 +1,8 @@
 """Settings of JAX for tests, which spend most of their time compiling. Import it before JAX.
 
-What JAX compiles is cached beside pytest's own cache, so that the workers of pytest-xdist and later runs share it. XLA
-leaves out most optimizations, because most tests train so little that they make no difference. The settings are
-environment variables, so that processes started by tests see them, too.
+What JAX compiles is cached in the user's cache folder, so that the workers of pytest-xdist, later runs and other clones
+share it; `make clean` deletes it. XLA leaves out most optimizations, because most tests train so little that they make no
+difference. The settings are environment variables, so that processes started by tests see them, too.
 """
 
 import importlib.metadata
@@ -10,7 +10,8 @@ import importlib.util
 import os
 from pathlib import Path
 
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazymdp" / "jax-tests"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 # With fusion emitters, XLA compiles every loop by itself, through MLIR. A program is not divided for several threads,

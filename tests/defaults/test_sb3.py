@@ -132,9 +132,16 @@ def test_stable_baselines_checks_monitors_and_sets_the_price():
     assert venv.step(np.array([0, LAZY]))[1].tolist() == [0.5, 1.0]
 
 
+PAIRS = [
+    ("DQN", "uniform"),
+    ("PPO", "half-trained"),
+    pytest.param("DQN", "half-trained", marks=pytest.mark.long),
+    pytest.param("PPO", "uniform", marks=pytest.mark.long),
+]
+
+
 @pytest.mark.learning
-@pytest.mark.parametrize("algorithm", ["DQN", "PPO"])
-@pytest.mark.parametrize("default", ["uniform", "half-trained"])
+@pytest.mark.parametrize(("algorithm", "default"), PAIRS)
 def test_control_falls_with_the_price_and_the_return_beats_the_default(example, algorithm, default, seed):
     policy = example.half_trained(seed=seed) if default == "half-trained" else default
     alone = example.play(example.lazy_always, policy)

@@ -64,9 +64,24 @@ def spec(write_study):
     return next(iter(read_study(write_study()).specs.values()))
 
 
+@pytest.fixture(scope="module")
+def sweep_of(tmp_path_factory):
+    """A function that executes a run, which nothing disturbs, once for all tests and returns the folder."""
+
+    folders = {}
+
+    def executed(spec):
+        if spec.id not in folders:
+            folders[spec.id] = SweepFolder(tmp_path_factory.mktemp("undisturbed"))
+            made(spec, folders[spec.id])
+        return folders[spec.id]
+
+    return executed
+
+
 @pytest.fixture
-def undisturbed(spec, tmp_path):
-    return made(spec, SweepFolder(tmp_path / "undisturbed"))
+def undisturbed(sweep_of, spec):
+    return sweep_of(spec).read_sealed(f"runs/{spec.id}/result.json")
 
 
 def test_a_run_leaves_its_result_and_its_agent(spec, tmp_path):
@@ -168,8 +183,8 @@ def test_a_file_that_a_run_misses_leaves_its_checkpoint(spec, undisturbed, tmp_p
     assert made(spec, folder)["rows"] == undisturbed["rows"]
 
 
-def test_a_run_uses_the_agent_of_another_run_and_a_run_of_the_user(write_study, undisturbed, spec, tmp_path):
-    shutil.copytree(tmp_path / "undisturbed" / "runs" / spec.id / "agent", tmp_path / "mine")
+def test_a_run_uses_the_agent_of_another_run_and_a_run_of_the_user(write_study, sweep_of, undisturbed, spec, tmp_path):
+    shutil.copytree(sweep_of(spec).local / "runs" / spec.id / "agent", tmp_path / "mine")
     methods = """
         [methods.first]
         seeds = 1

@@ -285,11 +285,11 @@ def wait_for(process, happened):
 
 
 KILLED = {
-    "pqn killed": (signal.SIGKILL, "FrozenLake-v1", OPTIONS, 400_000),
-    "pqn terminated": (signal.SIGTERM, "FrozenLake-v1", OPTIONS, 400_000),
-    "pqn killed on the host": (signal.SIGKILL, "CartPole-v1", OPTIONS, 40_960),
-    "dqn killed": (signal.SIGKILL, "FrozenLake-v1", DQN_OPTIONS, 163_840),
-    "dqn killed on the host": (signal.SIGKILL, "CartPole-v1", DQN_OPTIONS, 10_240),
+    "pqn killed": (signal.SIGKILL, "FrozenLake-v1", OPTIONS, 204_800),
+    "pqn terminated": (signal.SIGTERM, "FrozenLake-v1", OPTIONS, 204_800),
+    "pqn killed on the host": (signal.SIGKILL, "CartPole-v1", OPTIONS, 20_480),
+    "dqn killed": (signal.SIGKILL, "FrozenLake-v1", DQN_OPTIONS, 65_536),
+    "dqn killed on the host": (signal.SIGKILL, "CartPole-v1", DQN_OPTIONS, 5_120),
 }
 
 
