@@ -61,6 +61,14 @@ def clipped(page):
     )
 
 
+MISSING_WIDTH = """() => [...document.querySelectorAll("select")].map(select => {
+    const { width } = select.getBoundingClientRect();
+    Object.assign(select.style, { width: "max-content", maxWidth: "none" });
+    return Math.max(Math.round(select.getBoundingClientRect().width - width), 0);
+})"""
+"""How much wider, in pixels, each list would have to be to show its longest entry."""
+
+
 def test_it_opens_on_the_largest_moment(show, file, recording):
     page = show(file)
     episode, peak = lz.explain.rank(recording).top(1)[0]
@@ -185,6 +193,7 @@ def test_nothing_is_clipped_and_the_colors_follow_the_system(show, file, width, 
     page = show(file, viewport={"width": width, "height": 844}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert clipped(page) == []
+    assert page.evaluate(MISSING_WIDTH) == [0, 0]
     red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (min(red, green, blue) > 200) == (scheme == "light")
 
