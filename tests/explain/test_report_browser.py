@@ -198,6 +198,15 @@ def test_nothing_is_clipped_and_the_colors_follow_the_system(show, file, width, 
     assert (min(red, green, blue) > 200) == (scheme == "light")
 
 
+def test_the_numbers_of_a_long_episode_do_not_run_into_each_other(show, tmp_path):
+    lz.explain.report(synthetic(tmp_path / "long", lengths=(12_000,)), tmp_path / "long.html")
+    page = show(tmp_path / "long.html", viewport={"width": 390, "height": 844})
+    page.keyboard.press("End")
+    assert page.text_content('[data-show="step"]') == "11999 of 11999"
+    numbers = page.locator(".readout dd")
+    assert numbers.evaluate_all("all => all.filter(each => each.scrollWidth > each.clientWidth).length") == 0
+
+
 def test_two_recordings_stand_side_by_side_and_below_each_other_on_a_phone(show, recording, tmp_path):
     other = key_door(tmp_path / "other", eta=0.025, agent="an agent with a name_" + "that-does-not-break" * 6)
     lz.explain.report(recording, tmp_path / "two.html", against=other)
