@@ -66,8 +66,8 @@ WRITTEN = """(() => {
         },
         fillText(text, x, y) {
             const { a, b, e, f } = this.getTransform();
-            const half = (a * this.measureText(text).width) / 2;
-            if (b === 0 && /^[0-9]/.test(text)) written.push([this.canvas, a * x + e - half, a * x + e + half, y + f, text]);
+            const [middle, half] = [a * x + e, (a * this.measureText(text).width) / 2];
+            if (b === 0 && /^[0-9]/.test(text)) written.push([this.canvas, middle - half, middle + half, y + f, text]);
             fillText.apply(this, arguments);
         },
     });
