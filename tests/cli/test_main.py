@@ -99,3 +99,11 @@ def test_help_describes_defaults_in_words(command, capsys):
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert "None" not in text and "False" not in text
+
+
+def test_help_breaks_lines_only_where_they_are_full(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        main(["explain", "--help"])
+    [agent] = [line for line in capsys.readouterr().out.splitlines() if "AGENT  " in line]
+    assert "The folder of a run" in agent and "(give --trust)" in agent

@@ -21,6 +21,16 @@ def test_moments_are_the_peaks_of_steps_in_control():
     assert [moment.step for moment in lazy[0][:4]] == [60, 10, 40, 90]
 
 
+def test_steps_that_a_critic_would_leave_to_the_default_policy_are_no_moments():
+    """A critic expects more of the default policy where the lazy-gap of an agent that is never lazy is negative."""
+    control = np.ones(100, dtype=bool)
+    gap = np.full(100, -1.0)
+    gap[[10, 60]] = [1.0, -0.5]
+    assert [moment.step for moment in peaks([{"lazy_gap": gap, "control": control}], 4.0)[0]] == [10]
+    gap[10] = -2.0  # the agent is wrong everywhere
+    assert peaks([{"lazy_gap": gap, "control": control}], 4.0)[0][0].step == 60
+
+
 def test_moments_of_all_episodes_are_sorted_by_their_gap(tmp_path):
     recording = synthetic(tmp_path / "cart", lengths=(60, 60, 60))
     steps = [recording.steps(episode) for episode in range(3)]

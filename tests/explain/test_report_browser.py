@@ -61,6 +61,14 @@ def clipped(page):
     )
 
 
+MISSING_WIDTH = """() => [...document.querySelectorAll("select")].map(select => {
+    const { width } = select.getBoundingClientRect();
+    Object.assign(select.style, { width: "max-content", maxWidth: "none" });
+    return Math.max(Math.round(select.getBoundingClientRect().width - width), 0);
+})"""
+"""How much wider, in pixels, each list would have to be to show its longest entry."""
+
+
 def test_it_opens_on_the_largest_moment(show, file, recording):
     page = show(file)
     episode, peak = lz.explain.rank(recording).top(1)[0]
@@ -185,8 +193,18 @@ def test_nothing_is_clipped_and_the_colors_follow_the_system(show, file, width, 
     page = show(file, viewport={"width": width, "height": 844}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert clipped(page) == []
+    assert page.evaluate(MISSING_WIDTH) == [0, 0]
     red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (min(red, green, blue) > 200) == (scheme == "light")
+
+
+def test_the_numbers_of_a_long_episode_do_not_run_into_each_other(show, tmp_path):
+    lz.explain.report(synthetic(tmp_path / "long", lengths=(12_000,)), tmp_path / "long.html")
+    page = show(tmp_path / "long.html", viewport={"width": 390, "height": 844})
+    page.keyboard.press("End")
+    assert page.text_content('[data-show="step"]') == "11999 of 11999"
+    numbers = page.locator(".readout dd")
+    assert numbers.evaluate_all("all => all.filter(each => each.scrollWidth > each.clientWidth).length") == 0
 
 
 def test_two_recordings_stand_side_by_side_and_below_each_other_on_a_phone(show, recording, tmp_path):

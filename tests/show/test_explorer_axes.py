@@ -5,6 +5,7 @@ import pytest
 from reading import check_policy, shown_choices, shown_eta, slide, type_eta
 
 import lazymdp as lz
+from lazymdp.envs.loading import load_model
 from lazymdp.show.explorer import explorer
 
 pytestmark = pytest.mark.browser
@@ -53,6 +54,37 @@ def test_two_axes_are_drawn_as_rows_and_columns(show, machine):
     tick = page.locator(".ticks.beside span").nth(4).bounding_box()
     cell = page.locator('.cell[data-state="27"]').bounding_box()
     assert tick["y"] + tick["height"] / 2 == pytest.approx(cell["y"] + cell["height"] / 2, abs=3)
+
+
+WRITTEN = """(() => {
+    const { clearRect, fillText } = CanvasRenderingContext2D.prototype;
+    window.written = [];
+    Object.assign(CanvasRenderingContext2D.prototype, {
+        clearRect(...box) { // begins to draw a curve again
+            written = written.filter(([canvas]) => canvas !== this.canvas);
+            clearRect.apply(this, box);
+        },
+        fillText(text, x, y) {
+            const { a, b, e, f } = this.getTransform();
+            const [middle, half] = [a * x + e, (a * this.measureText(text).width) / 2];
+            if (b === 0 && /^[0-9]/.test(text)) written.push([this.canvas, middle - half, middle + half, y + f, text]);
+            fillText.apply(this, arguments);
+        },
+    });
+})()"""
+OVERLAPS = """() => written.filter(([canvas, left, , row, text], i) => written.some(([other, from, to, at, label], j) =>
+    j !== i && canvas === other && row === at && label !== text && from <= left && left < to)).map((each) => each[4])"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_labels_of_an_axis_do_not_overlap(show, width):
+    """The prices of this model span two decades, in which 1, 2 and 5 have labels if there is room."""
+    mdp = load_model("FrozenLake8x8-v1").mdp
+    page = show(explorer(lz.eta_path(mdp, lz.policies.uniform(mdp))), viewport={"width": width, "height": 900})
+    page.add_init_script(WRITTEN)
+    page.reload()
+    page.wait_for_function("() => written.length > 12")
+    assert page.evaluate(OVERLAPS) == []
 
 
 def test_one_axis_is_a_strip_and_three_are_small_multiples(show, machine):

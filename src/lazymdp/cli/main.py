@@ -6,7 +6,9 @@ Results go to standard output; progress and errors go to standard error, so the 
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +48,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
 _DESCRIPTION = """When is it worth taking control? Exact answers for models, trained agents for all other problems.
 
 Every command has its own --help. --version prints the version; --debug shows the traceback of an error."""
+
+
+for command in COMMANDS.values():  # tyro keeps the line breaks of an argument's description
+    command.__doc__ = re.sub(r"\n {8,}", " ", inspect.cleandoc(command.__doc__ or ""))
 
 
 @dataclass(frozen=True)

@@ -63,16 +63,17 @@ def by_gap(moments: Sequence[Sequence[Moment]]) -> list[Moment]:
 
 
 def peaks(steps: Sequence[Steps], frames_per_second: float) -> list[list[Moment]]:
-    """Returns the moments of each episode: of the steps in control, or of all steps if the agent is always lazy."""
-    lazy = not any(np.any(columns["control"]) for columns in steps)
+    """Returns the moments of each episode: of the steps in control with a positive lazy-gap.
+
+    A critic may find none, and an agent may always be lazy; then they are moments of the steps in control, or of all.
+    """
+    control = [np.asarray(columns["control"], dtype=bool) for columns in steps]
+    gains = [took & (columns["lazy_gap"] > 0) for took, columns in zip(control, steps, strict=True)]
+    every = [np.ones_like(took) for took in control]
+    eligible = next((masks for masks in (gains, control) if any(mask.any() for mask in masks)), every)
     return [
-        _peaks(
-            episode,
-            columns,
-            np.ones_like(columns["control"]) if lazy else columns["control"],
-            steps_around(frames_per_second, len(columns["control"])),
-        )
-        for episode, columns in enumerate(steps)
+        _peaks(episode, columns, mask, steps_around(frames_per_second, len(mask)))
+        for episode, (columns, mask) in enumerate(zip(steps, eligible, strict=True))
     ]
 
 

@@ -36,6 +36,7 @@
       episode = { ...source, ...arrays, earned, index, length: arrays.gap.length };
       find(".episode").value = index;
       find(".scrub").max = episode.length - 1;
+      find(".readout").style.setProperty("--widest", `${2 * String(episode.length - 1).length + 3}ch`); // "61 of 65"
       find(".screen").hidden = !data.episodes.some(({ covered }) => covered > 0);
       if (video.src) URL.revokeObjectURL(video.src);
       video.removeAttribute("src");

@@ -36,9 +36,16 @@ function addChart({ title, points, ink, stepped, dots, line: upright = true, log
   const reading = make("output", { class: "muted" });
   const holder = make("div", { class: "plot", role: "img", "aria-label": `${title} against ${axis}` });
   byId("charts").append(make("figure", {}, make("figcaption", {}, title, " ", reading), holder));
-  const leading = log && high / low < 1000 ? [1, 2, 5] : [1]; // with few decades, 2 and 5 have labels, too
-  const isRound = (v) => leading.includes(Number((v / 10 ** Math.floor(Math.log10(v * 1.0001))).toPrecision(6)));
-  const round = (u, splits) => splits.map((v) => (!log || isRound(v) ? v : null));
+  /** On a logarithmic axis, 1, 2 and 5 of each power of ten have labels where these fit, otherwise few powers of ten. */
+  const round = (u, splits) => {
+    const room = u.bbox.width / devicePixelRatio / Math.log10(high / low); // pixels for a factor of ten
+    const isRound = (v) => {
+      const power = Math.floor(Math.log10(v * 1.0001));
+      const leading = Number((v / 10 ** power).toPrecision(6));
+      return room >= 100 ? [1, 2, 5].includes(leading) : leading === 1 && power % Math.ceil(40 / room) === 0;
+    };
+    return splits.map((v) => (!log || isRound(v) ? v : null));
+  };
   const style = { stroke: () => color("--muted"), font: "11px system-ui, sans-serif", ticks: { show: false },
     grid: { stroke: () => color("--rule"), width: 1, filter: round } };
   const labels = (u, splits) => splits.map((v) => (v === null ? "" : number(v, 3)));
