@@ -1,8 +1,8 @@
 """Settings of JAX for tests, which spend most of their time compiling. Import it before JAX.
 
 What JAX compiles is cached in the user's cache folder, so that the workers of pytest-xdist, later runs and other clones
-share it; `make clean` deletes it. XLA leaves out most optimizations, because most tests train so little that they make no
-difference. The settings are environment variables, so that processes started by tests see them, too.
+share it; `make clean` deletes it. XLA leaves out most optimizations, because most tests train so little that they make
+no difference. The settings are environment variables, so that processes started by tests see them, too.
 """
 
 import importlib.metadata
