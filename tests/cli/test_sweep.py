@@ -82,6 +82,18 @@ def test_the_guide_has_the_plans_that_are_printed(name, options, capsys, monkeyp
     assert capsys.readouterr().out == block.split("```")[0]
 
 
+def test_what_others_print_during_a_sweep_does_not_mix_with_its_result(tmp_path, capsys, monkeypatch):
+    def sweep(*_, **__):
+        print("(raylet) The node has been marked dead")
+        return SimpleNamespace(results={}, set_aside={}, stopped=False, table_error="")
+
+    monkeypatch.setattr("lazymdp.sweep.run_sweep.run_sweep", sweep)
+    assert main(["sweep", "run", study(tmp_path), "-o", str(tmp_path / "out"), "--go", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"done": 0, "set_aside": {}, "stopped": False}
+    assert "marked dead" in said.err
+
+
 def test_bad_arguments_and_bad_folders_are_refused_in_one_line(tmp_path, capsys):
     for command, message in (
         (["run", "nothing.toml", "-o", "out"], "there is no study file nothing.toml"),

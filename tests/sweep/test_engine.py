@@ -108,8 +108,9 @@ def test_a_result_that_is_damaged_is_made_again(write_study, tmp_path):
             return Outcome("done", log="no result")
         return Outcome("done")
 
-    sweep, pool, _ = run(study, tmp_path, outcome)
+    sweep, pool, lines = run(study, tmp_path, outcome)
     assert pool.attempts[first] == 2 and len(sweep.results) == 3
+    assert any("is missing or damaged; can every node reach this folder, and have they all" in line for line in lines)
 
 
 def test_messages_name_the_default_policy_if_there_are_several(write_study, tmp_path):

@@ -288,6 +288,9 @@ def test_what_cannot_be_made_is_refused_before_anything_starts(write_study, tmp_
         check_runs(study)
     with pytest.raises(StudyError, match=r"with the default policy : default_policy is ''"):
         check_runs(read_study(write_study(more="default_policies = ['']", text=SHORT)))
+    other_network = SHORT + "[methods.good]\n[methods.bad.settings]\nnetwork = 'nature'"
+    with pytest.raises(StudyError, match=r"study\.toml: bad on FrozenLake-v1 .*nature"):
+        check_runs(read_study(write_study(other_network)))
     pqn = lz.learn.train("FrozenLake-v1", algorithm="pqn", eta=0.1, hidden=[8], n_envs=2, rollout=8, steps=16,
                          minibatches=1, folder=tmp_path / "pqn")  # fmt: skip
     assert not pqn.is_dial

@@ -39,6 +39,7 @@ gym.register("Odd-v0", lambda: Odd(gym.make("FrozenLake-v1", max_episode_steps=3
 def job(write_study, tmp_path, monkeypatch):
     """A run in an environment that hangs or kills its process as soon as a file exists."""
     (tmp_path / "odd_env_of_test.py").write_text(MODULE)
+    (tmp_path / "jax.py").write_text("raise ImportError('a file of the user')")  # must not hide what is installed
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("ODD_HANGS", "ODD_DIES"):

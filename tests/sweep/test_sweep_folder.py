@@ -97,11 +97,15 @@ def test_every_failure_of_a_remote_folder_is_an_os_error(bucket, monkeypatch):
     def fails(*_, **__):
         raise NoConnection("no route to the endpoint")
 
-    for name in ("cat_file", "pipe_file", "ls", "exists", "put_file"):
+    def fetch():
+        with folder.local_file("a"):
+            pass
+
+    for name in ("cat_file", "pipe_file", "ls", "exists", "put_file", "get_file"):
         monkeypatch.setattr(folder._files, name, fails, raising=False)
     for call in (
         lambda: folder.read("a"), lambda: folder.write("a", "text"), lambda: folder.names("a"),
-        lambda: folder.remove("a"), lambda: folder.send_file("a", "b"),
+        lambda: folder.remove("a"), lambda: folder.send_file("a", "b"), fetch,
     ):  # fmt: skip
         with pytest.raises(OSError, match="NoConnection: no route to the endpoint"):
             call()

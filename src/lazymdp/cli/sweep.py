@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
@@ -78,7 +79,8 @@ def run(
         else:
             show_line("Every environment and default policy can be made. Add --go to start.")
         return 0
-    with _stopped_by_signals() as stop:
+    # Ray reports a lost node on standard output, which belongs to the result.
+    with _stopped_by_signals() as stop, redirect_stdout(sys.stderr):
         sweep = run_sweep(prepared, where, tell=say, stop=stop)
     facts = {"done": len(sweep.results), "set_aside": sweep.set_aside, "stopped": sweep.stopped}
     if json:

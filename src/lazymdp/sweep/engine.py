@@ -120,7 +120,8 @@ class Sweep:
         missing = [name for name, result in found.items() if result is None]
         if missing:
             where = f"{self.folder.shown}/runs/{missing[0]}/{RESULT}"
-            return Outcome("failed", f"{where} is missing or damaged; can every node reach this folder?")
+            question = "can every node reach this folder, and have they all the same lazymdp?"
+            return Outcome("failed", f"{where} is missing or damaged; {question}")
         self.tell(f"{self._counts()}  {self._name(job)}")
         return Outcome("done")
 

@@ -27,6 +27,7 @@ from lazymdp.learn.deep.train_config import TrainConfig
 from lazymdp.learn.deep.trust import CONFIG
 from lazymdp.sweep.extras import deep
 from lazymdp.sweep.half_trained import Snapshots
+from lazymdp.sweep.run_inputs import check_code
 from lazymdp.sweep.run_spec import Evaluation, RunSpec, reference
 from lazymdp.sweep.sweep_folder import RESULT, SweepFolder
 
@@ -76,6 +77,8 @@ def execute(job: Job, folder: SweepFolder, beat: Beat, stop: Stop, checkpoint_se
     """
     if all(folder.read_sealed(f"runs/{spec.id}/{RESULT}") is not None for spec in job.specs):
         return  # an attempt that was thought to be lost has finished it
+    for spec in job.specs:
+        check_code(spec)
     if job.specs[0].member_price is not None:
         from lazymdp.sweep.packed import execute_packed
 

@@ -107,7 +107,7 @@ def check_runs(study: Study) -> None:
             config = replace(config, settings=replace(config.settings, warm_start=start))
         # Prices, seeds and lengths have been checked; what is made here does not depend on them, except that a network
         # to start from has to fit.
-        shape = config.settings.form if start is None else config.settings
+        shape = (config.settings.form, config.settings.network) if start is None else config.settings
         key = (config.env, str(config.env_kwargs), policy, config.algorithm, shape)
         if key in checked:
             continue

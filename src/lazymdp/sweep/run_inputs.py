@@ -10,10 +10,12 @@ from pathlib import Path
 
 from lazymdp.defaults.sb3 import model_file
 from lazymdp.learn.deep.trust import find_run, is_known, names_function, names_module
-from lazymdp.sweep.run_spec import reference
+from lazymdp.sweep.run_spec import RunSpec, reference
 from lazymdp.sweep.sweep_folder import SweepFolder
 
 _RUN_FILES = ("config.json", "last.safetensors")
+_MODEL_FILE = "model.zip"
+"""Name of the copy of a saved model; the user's own name for it must not change the hash."""
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Inputs:
                 found = self._added({name: folder / name for name in _RUN_FILES})
                 return f"{found}:{manner}" if manner else found
             if file is not None:
-                return self._added({file.name: file})
+                return self._added({_MODEL_FILE: file})
         return text
 
     def _added(self, files: dict[str, Path]) -> str:
@@ -68,7 +70,7 @@ class Inputs:
         covered.
         """
         modules = [env.partition(":")[0]] if names_module(env) else []
-        if names_function(default_policy):
+        if reference(default_policy) is None and names_function(default_policy):
             modules.append(default_policy.partition(":")[0])
         for module in modules:
             if module not in self._checksums:
@@ -82,6 +84,17 @@ class Inputs:
             for file, path in files.items():
                 if file not in there:
                     folder.send_file(path, f"inputs/{name}/{file}")
+
+
+def check_code(spec: RunSpec) -> None:
+    """Raises an error if a module that a run imports is not the one that its id stands for."""
+    here = Inputs(Path()).code_of(spec.config.env, spec.config.default_policy)
+    for wanted, found in zip(spec.code, here, strict=True):
+        if found != wanted:
+            raise ValueError(
+                f"the module {wanted.partition(' ')[0]} is not as it was when the sweep was started: it has been "
+                "changed, or this machine has another one or none. Start the sweep again."
+            )
 
 
 def _source_checksum(module: str) -> str:

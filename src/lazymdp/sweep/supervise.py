@@ -71,9 +71,10 @@ def supervise(job: Job, address: str, limits: Limits, asked_to_stop: Callable[[]
     given = {"specs": [spec.to_json() for spec in job.specs], "folder": address, "sys_path": [*sys.path, os.getcwd()],
              "checkpoint_seconds": limits.checkpoint_seconds}  # fmt: skip
     with tempfile.TemporaryFile() as log:
+        # -P: the modules of the user come last, as for the command, so that they hide nothing that is installed.
         process = subprocess.Popen(
-            [sys.executable, "-m", "lazymdp.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            text=True, start_new_session=True, env=_environment(limits.cores),
+            [sys.executable, "-P", "-m", "lazymdp.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=log, text=True, start_new_session=True, env=_environment(limits.cores),
         )  # fmt: skip
         try:
             reason = _watch(process, job, SweepFolder(address), json.dumps(given), limits, asked_to_stop)

@@ -180,8 +180,13 @@ class SweepFolder:
             yield self.local / name
             return
         with tempfile.TemporaryDirectory(prefix="lazymdp-sweep-") as scratch:
-            self._files.get_file(f"{self._root}/{name}", str(Path(scratch) / Path(name).name))
-            yield Path(scratch) / Path(name).name
+            copy = Path(scratch) / Path(name).name
+            self._fetch_file(name, copy)
+            yield copy
+
+    @_as_os_errors
+    def _fetch_file(self, name: str, target: Path) -> None:
+        self._files.get_file(f"{self._root}/{name}", str(target))
 
     @_as_os_errors
     def send_file(self, source: Path, name: str) -> None:
