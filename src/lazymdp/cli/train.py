@@ -17,7 +17,7 @@ from lazymdp._progress import Rate
 from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_control_rate, deep, say, show_evaluation
 from lazymdp.cli.output import INTERRUPTED
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
-from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config, is_control
+from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config
 from lazymdp.learn.deep.env_failures import watched
 from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.learn.deep.train_config import TrainConfig
@@ -129,15 +129,12 @@ def train(
     check_amounts(episodes, checkpoint_seconds, step_timeout)
     with watched(step_timeout, lambda: _way_on(folder)):
         folder = RunFolder(out or Path("runs"))
-        if is_control(env) and "reward_scale" not in given:
-            given["reward_scale"] = deep("host_env").measure_reward_scale(env)
-        chosen = default_config(env, algorithm, **given)
-        config = TrainConfig(env, chosen, default_policy, seed)
-        check_control_rate(control_rate, chosen)
+        config = deep("trainer").make_config(env, algorithm, given, default_policy, seed)
+        check_control_rate(control_rate, config.settings)
         if tensorboard:
             _summary_writer()
         deep("factory").check(config)
-        folder = RunFolder(out or Path("runs") / f"{chosen.name}-{re.sub('[/:]', '-', env)}-{seed}")
+        folder = RunFolder(out or Path("runs") / f"{config.algorithm}-{re.sub('[/:]', '-', env)}-{seed}")
         folder.create(config)
         return _train(folder, config, 0, episodes, checkpoint_seconds, tensorboard, json, control_rate)
 
