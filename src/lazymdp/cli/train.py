@@ -39,6 +39,13 @@ _METAVARS = {
     "warm_start": "RUN",
 }  # fmt: skip
 
+_KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "control": ("CartPole-v1", {"reward_scale": 1.0}),
+    "MinAtar": ("minatar/breakout", {}),
+    "Atari": ("ALE/Pong-v5", {}),
+}
+"""An environment of each kind, and what is measured in it."""
+
 
 def _field_docs(config: type[AlgorithmConfig]) -> dict[str, str]:
     """Return the docstrings of the fields of a config, including inherited fields."""
@@ -52,16 +59,24 @@ def _field_docs(config: type[AlgorithmConfig]) -> dict[str, str]:
 
 
 def _defaults(setting: str) -> str:
-    """Return the defaults of a setting for each algorithm, as text for the help."""
-    found = {name: getattr(config, setting) for name, config in ALGORITHMS.items() if hasattr(config, setting)}
-    shown = {name: " ".join(map(str, value)) if isinstance(value, tuple) else value for name, value in found.items()}
-    if set(found.values()) == {None}:
-        return "" if len(found) == len(ALGORITHMS) else f"({next(iter(found))} only)"
-    if len(found) < len(ALGORITHMS):
-        return "".join(f"({name} only; default: {value})" for name, value in shown.items())
-    if len(set(found.values())) == 1:
-        return f"(default: {next(iter(shown.values()))})"
-    return f"(default: {', '.join(f'{value} for {name}' for name, value in shown.items())})"
+    """Return the defaults of a setting by kind of environment, as text for the help."""
+    only = [name for name, config in ALGORITHMS.items() if hasattr(config, setting)]
+    algorithm = only[0] if len(only) == 1 else None
+    found: dict[str, str] = {}
+    for kind, (env, changed) in _KINDS.items():
+        value = getattr(default_config(env, algorithm, **changed), setting)
+        values = value if isinstance(value, tuple) else (value,)
+        found[kind] = " ".join(f"{one:.4g}" if isinstance(one, float) else str(one) for one in values)
+    if setting == "reward_scale":
+        found["control"] = "measured"
+    kinds: dict[str, list[str]] = {}
+    for kind, value in found.items():
+        kinds.setdefault(value, []).append(kind)
+    shown = ", ".join(f"{value} for {' and '.join(same)}" for value, same in kinds.items())
+    if len(kinds) == 1:
+        shown = next(iter(kinds))
+    words = [f"{algorithm} only"] * (algorithm is not None) + [f"default: {shown}"] * (shown != "None")
+    return f"({'; '.join(words)})" if words else ""
 
 
 def _options() -> type[Any]:
@@ -121,7 +136,9 @@ def train(
             seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
-        settings: Settings of the algorithm. The defaults depend on the kind of environment; a run prints those it uses.
+        settings: Settings of the algorithm. The defaults depend on the kind of environment: MinAtar, Atari, or control
+            (all others, here with rewards of size 1 and the default number of steps). They are those of the algorithm
+            that is chosen without --algorithm. A run prints the settings that it uses.
     """
     given = {name: value for name, value in vars(settings).items() if value is not None}
     if "eta" in given:

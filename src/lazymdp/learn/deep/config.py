@@ -237,7 +237,7 @@ class DQNConfig(AlgorithmConfig):
     huber: bool = False
     """Use the Huber loss, which is linear in errors above `reward_scale`, instead of the squared error."""
     max_grad_norm: float | None = None
-    """Global norm to which gradients are clipped; by default they are not."""
+    """Global norm to which gradients are clipped, if any."""
     decay_fraction: float = 1.0
     """Share of the run, at its end, over which the step size falls linearly to `final_learning_rate`."""
     layer_norm: bool = False
