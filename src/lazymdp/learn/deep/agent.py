@@ -33,6 +33,7 @@ from lazymdp.learn.deep import host_evaluation
 from lazymdp.learn.deep.acting import Exploration, act
 from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.compiled_defaults import HostDefault, greedy, raising_failures, softmax
+from lazymdp.learn.deep.config import LARGEST_PRICE
 from lazymdp.learn.deep.evaluation_episodes import (
     MAX_STEPS,
     AgentEvaluation,
@@ -380,8 +381,8 @@ class Agent:
         if given.shape not in ((), (1,), (count,)):
             raise ValueError(f"eta has shape {given.shape}, expected one price, or [{count}]: one per observation.")
         prices = np.broadcast_to(given, (count,))
-        if self.eta is None and not ((prices >= 0.0) & np.isfinite(prices)).all():
-            raise ValueError(f"eta is {shown(eta)}, expected finite prices of at least 0.")
+        if self.eta is None and not ((prices >= 0.0) & (prices <= LARGEST_PRICE)).all():
+            raise ValueError(f"eta is {shown(eta)}, expected prices from 0 to {LARGEST_PRICE:g}.")
         if self.eta is not None:
             odd = prices[~np.isclose(prices, self.eta, rtol=1e-4, atol=1e-7)]
             if odd.size:
