@@ -180,9 +180,7 @@ class AlgorithmConfig:
             raise ValueError("exploration_persistence is 1, expected a probability below 1.")
         if self.exploration_fraction == 0.0:
             raise ValueError("exploration_fraction is 0, expected a share of the steps above 0.")
-        if self.network in (None, "mlp") and (
-            not self.hidden or min(self.hidden) < 1 or max(self.hidden) > _MOST_HELD
-        ):
+        if self.network in (None, "mlp") and (not self.hidden or min(self.hidden) < 1 or max(self.hidden) > _MOST_HELD):
             raise ValueError(f"hidden is {self.hidden}, expected layer widths of at least 1 and at most {_MOST_HELD}.")
 
 
