@@ -58,24 +58,26 @@ def _field_docs(config: type[AlgorithmConfig]) -> dict[str, str]:
     return docs
 
 
-def _defaults(setting: str) -> str:
-    """Return the defaults of a setting by kind of environment, as text for the help."""
+def defaults_by_kind(setting: str) -> tuple[str | None, dict[str, Any]]:
+    """Return the only algorithm that has a setting, or None, and its default for each kind of environment."""
     only = [name for name, config in ALGORITHMS.items() if hasattr(config, setting)]
     algorithm = only[0] if len(only) == 1 else None
-    found: dict[str, str] = {}
-    for kind, (env, changed) in _KINDS.items():
-        value = getattr(default_config(env, algorithm, **changed), setting)
-        values = value if isinstance(value, tuple) else (value,)
-        found[kind] = " ".join(f"{one:.4g}" if isinstance(one, float) else str(one) for one in values)
-    if setting == "reward_scale":
-        found["control"] = "measured"
+    made = {kind: default_config(env, algorithm, **measured) for kind, (env, measured) in _KINDS.items()}
+    found = {kind: getattr(config, setting) for kind, config in made.items()}
+    return algorithm, found | ({"control": "measured"} if setting == "reward_scale" else {})
+
+
+def _defaults(setting: str) -> str:
+    """Return the defaults of a setting, as text for the help."""
+    algorithm, found = defaults_by_kind(setting)
     kinds: dict[str, list[str]] = {}
     for kind, value in found.items():
-        kinds.setdefault(value, []).append(kind)
-    shown = ", ".join(f"{value} for {' and '.join(same)}" for value, same in kinds.items())
-    if len(kinds) == 1:
-        shown = next(iter(kinds))
-    words = [f"{algorithm} only"] * (algorithm is not None) + [f"default: {shown}"] * (shown != "None")
+        values = value if isinstance(value, tuple) else (value,)
+        shown = " ".join(f"{one:.4g}" if isinstance(one, float) else str(one) for one in values)
+        kinds.setdefault(shown, []).append(kind)
+    for_kinds = [f"{shown} for {' and '.join(same)}" for shown, same in kinds.items()]
+    listed = ", ".join(for_kinds if len(kinds) > 1 else kinds)
+    words = [f"{algorithm} only"] * (algorithm is not None) + [f"default: {listed}"] * (listed != "None")
     return f"({'; '.join(words)})" if words else ""
 
 
