@@ -21,11 +21,10 @@ import pytest
 import lazymdp as lz
 from lazymdp.cli import main as cli
 from lazymdp.cli.sweep import ACTIONS
-from lazymdp.cli.train import Settings
+from lazymdp.cli.train import Settings, defaults_by_kind
 from lazymdp.experiments import EXPERIMENTS
 from lazymdp.experiments.registry import on_cpu
 from lazymdp.experiments.study import has_data
-from lazymdp.learn.deep.config import ALGORITHMS
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
@@ -150,7 +149,7 @@ NESTED = {f"sweep {name}": function for name, function in ACTIONS.items()}
 def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
     documented = rows(section(read("cli.md"), f"## lazymdp {command}"))
     options = {name for row in documented if len(row) == 3 for name in quoted(row[0])}
-    settings = {quoted(row[0])[0] for row in documented if len(row) == 4} if command == "train" else set()
+    settings = {quoted(row[0])[0] for row in documented if len(row) == 5} if command == "train" else set()
     assert options | settings == options_in_help(capsys, *command.split())
     parameters = inspect.signature({**cli.COMMANDS, **NESTED}[command]).parameters
     known = {name.strip("_"): entry.default for name, entry in parameters.items()}  # `from` is a keyword of Python
@@ -161,13 +160,13 @@ def test_every_option_of_a_command_is_documented_and_no_other(command, capsys):
 
 
 def test_every_setting_of_the_algorithms_is_documented_with_its_defaults():
-    documented = [row for row in rows(section(read("cli.md"), "## lazymdp train")) if len(row) == 4]
+    documented = [row for row in rows(section(read("cli.md"), "## lazymdp train")) if len(row) == 5]
     names = {name.strip("_").replace("_", "-"): name for name in (f.name for f in dataclasses.fields(Settings))}
     assert {quoted(row[0])[0].removeprefix("--") for row in documented} == set(names)
-    for option, *defaults, _ in documented:
-        name = names[quoted(option)[0].removeprefix("--")]
-        for config, default in zip(ALGORITHMS.values(), defaults, strict=True):
-            assert default == (_shown(getattr(config, name)) if hasattr(config, name) else ""), (option, config)
+    for option, *defaults, meaning in documented:
+        algorithm, expected = defaults_by_kind(names[quoted(option)[0].removeprefix("--")])
+        assert defaults == list(map(_shown, expected.values())), option
+        assert meaning.startswith(f"Only `{algorithm}`: ") == (algorithm is not None), option
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -193,7 +192,7 @@ def _shown(default):
         return {False: "off", True: "on", None: "none"}[default]
     if isinstance(default, tuple):
         return " ".join(map(_shown, default))
-    return f"{default:.10g}" if isinstance(default, int | float) else str(default)
+    return f"{default:.4g}" if isinstance(default, float) else str(default)
 
 
 def test_the_exit_codes_are_those_of_the_module():

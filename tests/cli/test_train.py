@@ -19,8 +19,11 @@ def test_the_help_explains_every_setting_of_both_algorithms(capsys):
         for field in fields(config):
             option = f"--{field.name.strip('_').replace('_', '-')} "
             assert option in words, option
-    assert "(default: 128 for pqn, 16 for dqn)" in words  # --n-envs
-    assert "(pqn only; default: 0.65)" in words and "(dqn only; default: 32)" in words
+    assert "(default: 8 for control, 128 for MinAtar and Atari)" in words  # --n-envs
+    assert "(default: 200000 for control, 3000000 for MinAtar, 50000000 for Atari)" in words  # --steps
+    assert "(pqn only; default: 0.65)" in words and "(dqn only; default: 64 for control, 32 for MinAtar" in words
+    assert "(default: measured for control, 1 for MinAtar and Atari)" in words  # --reward-scale
+    assert "(dqn only)" in words  # --warm-start
     assert "Two numbers are a range, which makes the agent a dial" in words
 
 

@@ -17,7 +17,7 @@ from lazymdp._progress import Rate
 from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_control_rate, deep, say, show_evaluation
 from lazymdp.cli.output import INTERRUPTED
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
-from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config, is_control
+from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config
 from lazymdp.learn.deep.env_failures import watched
 from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.learn.deep.train_config import TrainConfig
@@ -39,6 +39,13 @@ _METAVARS = {
     "warm_start": "RUN",
 }  # fmt: skip
 
+_KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "control": ("CartPole-v1", {"reward_scale": 1.0}),
+    "MinAtar": ("minatar/breakout", {}),
+    "Atari": ("ALE/Pong-v5", {}),
+}
+"""An environment of each kind, and what is measured in it."""
+
 
 def _field_docs(config: type[AlgorithmConfig]) -> dict[str, str]:
     """Return the docstrings of the fields of a config, including inherited fields."""
@@ -51,17 +58,27 @@ def _field_docs(config: type[AlgorithmConfig]) -> dict[str, str]:
     return docs
 
 
+def defaults_by_kind(setting: str) -> tuple[str | None, dict[str, Any]]:
+    """Return the only algorithm that has a setting, or None, and its default for each kind of environment."""
+    only = [name for name, config in ALGORITHMS.items() if hasattr(config, setting)]
+    algorithm = only[0] if len(only) == 1 else None
+    made = {kind: default_config(env, algorithm, **measured) for kind, (env, measured) in _KINDS.items()}
+    found = {kind: getattr(config, setting) for kind, config in made.items()}
+    return algorithm, found | ({"control": "measured"} if setting == "reward_scale" else {})
+
+
 def _defaults(setting: str) -> str:
-    """Return the defaults of a setting for each algorithm, as text for the help."""
-    found = {name: getattr(config, setting) for name, config in ALGORITHMS.items() if hasattr(config, setting)}
-    shown = {name: " ".join(map(str, value)) if isinstance(value, tuple) else value for name, value in found.items()}
-    if set(found.values()) == {None}:
-        return "" if len(found) == len(ALGORITHMS) else f"({next(iter(found))} only)"
-    if len(found) < len(ALGORITHMS):
-        return "".join(f"({name} only; default: {value})" for name, value in shown.items())
-    if len(set(found.values())) == 1:
-        return f"(default: {next(iter(shown.values()))})"
-    return f"(default: {', '.join(f'{value} for {name}' for name, value in shown.items())})"
+    """Return the defaults of a setting, as text for the help."""
+    algorithm, found = defaults_by_kind(setting)
+    kinds: dict[str, list[str]] = {}
+    for kind, value in found.items():
+        values = value if isinstance(value, tuple) else (value,)
+        shown = " ".join(f"{one:.4g}" if isinstance(one, float) else str(one) for one in values)
+        kinds.setdefault(shown, []).append(kind)
+    for_kinds = [f"{shown} for {' and '.join(same)}" for shown, same in kinds.items()]
+    listed = ", ".join(for_kinds if len(kinds) > 1 else kinds)
+    words = [f"{algorithm} only"] * (algorithm is not None) + [f"default: {listed}"] * (listed != "None")
+    return f"({'; '.join(words)})" if words else ""
 
 
 def _options() -> type[Any]:
@@ -121,7 +138,9 @@ def train(
             seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
-        settings: Settings of the algorithm. The defaults depend on the kind of environment; a run prints those it uses.
+        settings: Settings of the algorithm. The defaults depend on the kind of environment: MinAtar, Atari, or control
+            (all others, here with rewards of size 1 and the default number of steps). They are those of the algorithm
+            that is chosen without --algorithm. A run prints the settings that it uses.
     """
     given = {name: value for name, value in vars(settings).items() if value is not None}
     if "eta" in given:
@@ -129,15 +148,12 @@ def train(
     check_amounts(episodes, checkpoint_seconds, step_timeout)
     with watched(step_timeout, lambda: _way_on(folder)):
         folder = RunFolder(out or Path("runs"))
-        if is_control(env) and "reward_scale" not in given:
-            given["reward_scale"] = deep("host_env").measure_reward_scale(env)
-        chosen = default_config(env, algorithm, **given)
-        config = TrainConfig(env, chosen, default_policy, seed)
-        check_control_rate(control_rate, chosen)
+        config = deep("trainer").make_config(env, algorithm, given, default_policy, seed)
+        check_control_rate(control_rate, config.settings)
         if tensorboard:
             _summary_writer()
         deep("factory").check(config)
-        folder = RunFolder(out or Path("runs") / f"{chosen.name}-{re.sub('[/:]', '-', env)}-{seed}")
+        folder = RunFolder(out or Path("runs") / f"{config.algorithm}-{re.sub('[/:]', '-', env)}-{seed}")
         folder.create(config)
         return _train(folder, config, 0, episodes, checkpoint_seconds, tensorboard, json, control_rate)
 

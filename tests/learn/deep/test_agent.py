@@ -57,7 +57,7 @@ def test_an_agent_knows_the_exact_values_critical_prices_and_control_rates(seed)
     assert below[1] < 0.53 < below[0]  # other episodes agree: at a lower price there would be too much control
     with pytest.raises(ValueError, match=r"share is 1\.5, expected a share of steps between 0 and 1"):
         agent.for_control_rate(1.5)
-    with pytest.raises(ValueError, match="expected prices of at least 0"):
+    with pytest.raises(ValueError, match="expected prices from 0 to"):
         agent.evaluate([-0.1])
 
 
@@ -150,7 +150,7 @@ def test_states_may_be_numbers_and_other_shapes_are_refused():
             lake.q(wrong, 0.1)
     with pytest.raises(ValueError, match=r"give \[observation\] for a single one"):
         lake.q(np.zeros(16), 0.1)
-    with pytest.raises(ValueError, match="states are 3 to 16, expected 0 to 15"):
+    with pytest.raises(ValueError, match="observations have the state 16, expected states from 0 to 15"):
         lake.q([3, 16], 0.1)
 
 
@@ -169,8 +169,10 @@ def test_numbers_out_of_range_are_refused():
     for wrong in ([], 0.1):
         with pytest.raises(ValueError, match="expected a list of prices"):
             lake.evaluate(wrong)
-    with pytest.raises(ValueError, match=r"eta is -0\.1, expected prices of at least 0"):
+    with pytest.raises(ValueError, match=r"eta is -0\.1, expected prices from 0 to 1e\+12"):
         lake.evaluate([-0.1])
+    with pytest.raises(ValueError, match=r"eta is 1e\+50, expected prices from 0 to"):  # infinite in single precision
+        lake.q([0], 1e50)
     with pytest.raises(ValueError, match="eta is inf, expected"):
         lake.evaluate([float("inf")])
     for name in ("episodes", "max_steps"):
@@ -199,6 +201,12 @@ def test_no_argument_is_converted_that_was_meant_differently():
             lake.lazy_gap([0], 0.1, last_actions=wrong)
         with pytest.raises(ValueError, match=r"^state is .*, expected"):
             lake.predict([0], wrong, eta=0.1)
+    for wrong in ([True, False], "yes", [np.nan], [2], [[True]]):
+        for state in (None, [0]):
+            with pytest.raises(ValueError, match=r"^episode_start is .*, expected \[1\] flags"):
+                lake.predict([0], state, wrong, eta=0.1)
+    with pytest.raises(ValueError, match="deterministic is 'no', expected True or False"):
+        lake.predict([0], deterministic="no", eta=0.1)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -57,7 +57,13 @@ def test_images_may_have_their_channels_first_and_stay_bytes():
 def test_other_observations_are_refused():
     with pytest.raises(ValueError, match=r"observations have shape \(3,\), expected \[N, 4\], as in training"):
         to_batch(trained_in(SPACES["Box"]), np.zeros(3))
-    with pytest.raises(ValueError, match=r"states are 1 to 3, expected 2 to 8"):
+    with pytest.raises(ValueError, match="observations have the state 1, expected states from 2 to 8"):
         to_batch(trained_in(SPACES["Discrete"]), [1, 3])
     with pytest.raises(ValueError, match=r"the observations do not fit Dict\(.*KeyError"):
         to_batch(trained_in(SPACES["Dict"]), {"a": 1})
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_an_empty_batch_is_refused(space):
+    with pytest.raises(ValueError, match="observations are an empty batch, expected at least one"):
+        to_batch(trained_in(space), gym.vector.utils.create_empty_array(space, 0))

@@ -239,6 +239,14 @@ def test_what_is_no_environment_is_refused_before_anything_is_written(tmp_path):
     assert not folder.exists()
 
 
+def test_settings_are_checked_before_the_environment_is_made():
+    """Its rewards are measured in 1,000 steps, which may be slow."""
+    for wrong in (dict(steps="x"), dict(eta=float("nan")), dict(seed=-1), dict(algorithm="sarsa"), dict(folder=3)):
+        (name,) = wrong
+        with pytest.raises((TypeError, ValueError), match=f"{name} is "):
+            train(lambda: pytest.fail("the environment was made"), **wrong)
+
+
 def test_keyword_arguments_of_an_environment_are_part_of_the_run(tmp_path):
     given = dict(
         algorithm="pqn",

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from lazymdp._arguments import (
     LARGEST,
     check_count,
+    check_flag,
     check_integer,
     check_number,
     check_probability,
@@ -32,6 +33,7 @@ from lazymdp.learn.deep import host_evaluation
 from lazymdp.learn.deep.acting import Exploration, act
 from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.compiled_defaults import HostDefault, greedy, raising_failures, softmax
+from lazymdp.learn.deep.config import LARGEST_PRICE
 from lazymdp.learn.deep.evaluation_episodes import (
     MAX_STEPS,
     AgentEvaluation,
@@ -144,13 +146,11 @@ class Agent:
         env = self.algorithm.env
         seen, single = to_batch(env, observation)
         count = len(seen)
-        last = np.full(count, env.noop)
+        last, begins = np.full(count, env.noop), _begins(False if episode_start is None else episode_start, count)
         if state is not None:
-            begins = np.zeros(count, dtype=bool) if episode_start is None else np.asarray(episode_start, dtype=bool)
-            given = self._last(state, "state", count, env.first_action)
-            last = np.where(begins, env.noop, given)
+            last = np.where(begins, env.noop, self._last(state, "state", count, env.first_action))
         uniform, epsilon = np.full((3, count), 0.5, dtype=np.float32), 0.0
-        if not deterministic:
+        if not check_flag(deterministic, "deterministic"):
             uniform[:2] = self._rng.random((2, count), dtype=np.float32)
             epsilon = self.algorithm.config.final_epsilon
         with raising_failures(self.algorithm.default_policy):
@@ -366,7 +366,7 @@ class Agent:
     def _price(self, eta: float | None) -> float:
         """Returns one price; raises an error for a price that the agent was not trained for."""
         if eta is not None:
-            eta = check_number(eta, "eta", -LARGEST, LARGEST, "one price: a number")
+            eta = check_number(eta, "eta", -LARGEST, LARGEST, "one price: a finite number")
         self._prices(eta, 1)
         return eta if self.eta is None and eta is not None else float(self.eta or 0.0)
 
@@ -381,8 +381,8 @@ class Agent:
         if given.shape not in ((), (1,), (count,)):
             raise ValueError(f"eta has shape {given.shape}, expected one price, or [{count}]: one per observation.")
         prices = np.broadcast_to(given, (count,))
-        if self.eta is None and not ((prices >= 0.0) & np.isfinite(prices)).all():
-            raise ValueError(f"eta is {shown(eta)}, expected prices of at least 0.")
+        if self.eta is None and not ((prices >= 0.0) & (prices <= LARGEST_PRICE)).all():
+            raise ValueError(f"eta is {shown(eta)}, expected prices from 0 to {LARGEST_PRICE:g}.")
         if self.eta is not None:
             odd = prices[~np.isclose(prices, self.eta, rtol=1e-4, atol=1e-7)]
             if odd.size:
@@ -412,6 +412,14 @@ class Agent:
                 "ask the dial itself" if self.algorithm.config.is_range else "train one for a range, eta=(low, high)"
             )
             raise ValueError(f"the agent {self._price_is} {self.eta:g}: {remedy}.")
+
+
+def _begins(given: ArrayLike, count: int) -> NDArray[Any]:
+    """Returns whether episodes begin, one flag or `[N]`, and raises an error for anything else."""
+    begins = plain_array(given, "episode_start is")
+    if begins.dtype.kind not in "biuf" or not np.isin(begins, (0, 1)).all() or begins.shape not in ((), (1,), (count,)):
+        raise ValueError(f"episode_start is {shown(given)}, expected [{count}] flags: whether an episode begins.")
+    return begins.astype(bool)
 
 
 def _check_play(episodes: int, seed: int, epsilon: float) -> tuple[int, int, float]:

@@ -14,14 +14,26 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 from lazymdp._arguments import MOST_COUNTED, check_choice, shown
+from lazymdp.learn.deep.env_failures import LARGEST_REWARD
 
 Form = Literal["structured", "augmented"]
 
 FIRST_PRICE = 0.01
 """Price from which a control budget starts if none is given. Steering multiplies the price, so 0 would stay 0."""
 
+LARGEST_PRICE = LARGEST_REWARD
+"""Largest absolute price: it is part of the reward."""
+
 CONTROL_ETA = (0.005, 5.0)
 """Default range of prices for control problems, in units of `reward_scale`."""
+
+_POSITIVE = (1e-30, 1e38)
+"""Smallest and largest positive number: others would become 0 or infinite in single precision."""
+
+_MOST_HELD = 1_000_000
+"""Largest size of an array, such as a number of environments or the width of a layer."""
+_MOST_REPLAYED = 1_000_000_000
+"""Largest size of the replay buffer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +150,8 @@ class AlgorithmConfig:
 
     def _check(self) -> None:
         """Raises an error if a setting is out of range."""
-        _check_at_least_1(self, "steps", "n_envs", "rollout", "prices_per_step")
+        _check_at_least_1(self, "steps")
+        _check_at_least_1(self, "n_envs", "rollout", "prices_per_step", most=_MOST_HELD)
         _check_shares(
             self, "gamma", "final_epsilon", "exploration_fraction", "exploration_persistence", "zero_fraction"
         )
@@ -146,8 +159,10 @@ class AlgorithmConfig:
         low, high = self.eta_range
         if self.is_range and not 0.0 < low < high < math.inf:
             raise ValueError(f"eta is {self.eta}, expected a range (low, high) with 0 < low < high, or one price.")
-        if not math.isfinite(low):
-            raise ValueError(f"eta is {self.eta}, expected a finite price.")
+        if not -LARGEST_PRICE <= low <= high <= LARGEST_PRICE:
+            raise ValueError(f"eta is {self.eta}, expected prices between {-LARGEST_PRICE:g} and {LARGEST_PRICE:g}.")
+        if self.is_range and low < _POSITIVE[0]:
+            raise ValueError(f"eta is {self.eta}, expected a lowest price of at least {_POSITIVE[0]:g}.")
         if self.final_learning_rate is not None and not 0.0 <= self.final_learning_rate < math.inf:
             raise ValueError(f"final_learning_rate is {self.final_learning_rate}, expected a number of at least 0.")
         if low < 0.0 and self.control_budget is not None:
@@ -165,8 +180,8 @@ class AlgorithmConfig:
             raise ValueError("exploration_persistence is 1, expected a probability below 1.")
         if self.exploration_fraction == 0.0:
             raise ValueError("exploration_fraction is 0, expected a share of the steps above 0.")
-        if self.network in (None, "mlp") and (not self.hidden or min(self.hidden) < 1):
-            raise ValueError(f"hidden is {self.hidden}, expected layer widths of at least 1.")
+        if self.network in (None, "mlp") and (not self.hidden or min(self.hidden) < 1 or max(self.hidden) > _MOST_HELD):
+            raise ValueError(f"hidden is {self.hidden}, expected layer widths of at least 1 and at most {_MOST_HELD}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +215,7 @@ class PQNConfig(AlgorithmConfig):
 
     def _check(self) -> None:
         super()._check()
-        _check_at_least_1(self, "epochs", "minibatches")
+        _check_at_least_1(self, "epochs", "minibatches", most=_MOST_HELD)
         _check_shares(self, "lambda_")
         _check_positive(self, "max_grad_norm")
         if self.steps_per_iteration < self.minibatches:
@@ -237,7 +252,7 @@ class DQNConfig(AlgorithmConfig):
     huber: bool = False
     """Use the Huber loss, which is linear in errors above `reward_scale`, instead of the squared error."""
     max_grad_norm: float | None = None
-    """Global norm to which gradients are clipped; by default they are not."""
+    """Global norm to which gradients are clipped, if any."""
     decay_fraction: float = 1.0
     """Share of the run, at its end, over which the step size falls linearly to `final_learning_rate`."""
     layer_norm: bool = False
@@ -316,7 +331,8 @@ class DQNConfig(AlgorithmConfig):
 
     def _check(self) -> None:
         super()._check()
-        _check_at_least_1(self, "batch_size", "update_interval", "target_update_interval")
+        _check_at_least_1(self, "update_interval", "target_update_interval")
+        _check_at_least_1(self, "batch_size", most=_MOST_HELD)
         if self.is_range and self.prices_per_step < 2:
             raise ValueError(
                 f"prices_per_step is {self.prices_per_step}, expected at least 2: price 0 and one from the range."
@@ -340,6 +356,7 @@ class DQNConfig(AlgorithmConfig):
                 f"buffer_size is {self.buffer_size} with {self.n_envs} environments, expected room for at least two "
                 "steps of each."
             )
+        _check_at_least_1(self, "buffer_size", most=_MOST_REPLAYED)
 
 
 ALGORITHMS: dict[str, type[PQNConfig] | type[DQNConfig]] = {"pqn": PQNConfig, "dqn": DQNConfig}
@@ -432,13 +449,13 @@ def plain(value: Any, kind: type) -> Any:
 def check_name(env: Any) -> None:
     """Raises an error unless the name of an environment is text."""
     if not isinstance(env, str):
-        raise TypeError(f"env is {env!r}, expected the id of an environment.")
+        raise TypeError(f"env is {shown(env)}, expected the id of an environment.")
 
 
-def _check_at_least_1(config: AlgorithmConfig, *names: str) -> None:
+def _check_at_least_1(config: AlgorithmConfig, *names: str, most: int = MOST_COUNTED) -> None:
     for name in names:
-        if not 1 <= getattr(config, name) <= MOST_COUNTED:
-            raise ValueError(f"{name} is {getattr(config, name)}, expected at least 1 and at most {MOST_COUNTED}.")
+        if not 1 <= getattr(config, name) <= most:
+            raise ValueError(f"{name} is {getattr(config, name)}, expected at least 1 and at most {most}.")
 
 
 def _check_shares(config: AlgorithmConfig, *names: str) -> None:
@@ -449,5 +466,8 @@ def _check_shares(config: AlgorithmConfig, *names: str) -> None:
 
 def _check_positive(config: AlgorithmConfig, *names: str) -> None:
     for name in names:
-        if not 0.0 < getattr(config, name) < math.inf:
-            raise ValueError(f"{name} is {getattr(config, name)}, expected a number above 0.")
+        if not _POSITIVE[0] <= getattr(config, name) <= _POSITIVE[1]:
+            raise ValueError(
+                f"{name} is {getattr(config, name)}, expected a number above 0, from {_POSITIVE[0]:g} to "
+                f"{_POSITIVE[1]:g}."
+            )

@@ -14,6 +14,8 @@ from lazymdp._arguments import plain_array, shown
 from lazymdp.learn.deep.host_env import HostEnv
 from lazymdp.learn.deep.jax_env import JaxEnv
 
+_EMPTY = "observations are an empty batch, expected at least one observation."
+
 
 def to_batch(env: JaxEnv | HostEnv, observations: Any) -> tuple[NDArray[Any], bool]:
     """Converts one observation or a batch to the form in which the network was trained.
@@ -36,6 +38,8 @@ def to_batch(env: JaxEnv | HostEnv, observations: Any) -> tuple[NDArray[Any], bo
     seen = plain_array(observations, "observations are")
     if seen.dtype.kind not in "biuf":
         raise ValueError(f"observations are {shown(observations)}, expected numbers of shape [N, {_words(shape)}].")
+    if not seen.size:
+        raise ValueError(_EMPTY)
     if seen.dtype.kind == "f" and not np.isfinite(seen).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(seen))[0])
         raise ValueError(f"observations have {seen[place]} at {place}, expected finite numbers.")
@@ -70,8 +74,9 @@ def _ends_in(seen: NDArray[Any], shape: tuple[int, ...]) -> bool:
 
 def _one_hot(states: NDArray[Any], first: int, count: int) -> NDArray[np.float32]:
     places = states - first
-    if places.size and not 0 <= places.min() <= places.max() < count:
-        raise ValueError(f"states are {states.min()} to {states.max()}, expected {first} to {first + count - 1}.")
+    if not 0 <= places.min() <= places.max() < count:
+        wrong = places[(places < 0) | (places >= count)][0] + first
+        raise ValueError(f"observations have the state {wrong}, expected states from {first} to {first + count - 1}.")
     return np.eye(count, dtype=np.float32)[places]
 
 
@@ -87,4 +92,6 @@ def _flattened(space: spaces.Space[Any], observations: Any) -> tuple[NDArray[np.
         flat: list[Any] = [spaces.flatten(space, row) for row in rows]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the observations do not fit {space}: {error!r}") from error
+    if not flat:
+        raise ValueError(_EMPTY)
     return np.stack(flat).astype(np.float32), single

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -67,26 +67,52 @@ def train(
         settings: Settings of the algorithm that replace the defaults for this environment, such as `eta` and `steps`;
             see `lz.learn.PQNConfig` and `lz.learn.DQNConfig`.
     """
-    check_env(env)
+    run = None if folder is None else RunFolder(folder)
     if default_policy is None:
         raise TypeError("default_policy is None, expected a default policy, such as 'uniform'.")
-    name = env if isinstance(env, str) else GIVEN_IN_PYTHON
     if isinstance(default_policy, int | np.integer) and not isinstance(default_policy, bool):
         default_policy = str(int(default_policy))
     named = isinstance(default_policy, str | os.PathLike)
-    if is_control(name) and "reward_scale" not in settings:
-        settings["reward_scale"] = measure_reward_scale(env, env_kwargs)
-    chosen = default_config(name, algorithm, **settings)
     policy = os.fspath(default_policy) if named else GIVEN_IN_PYTHON
     return run_training(
-        TrainConfig(name, chosen, policy, seed, {} if env_kwargs is None else env_kwargs),
+        make_config(env, algorithm, settings, policy, seed, env_kwargs),
         env=None if isinstance(env, str) else env,
         default_policy=None if named else default_policy,
-        folder=None if folder is None else RunFolder(folder),
+        folder=run,
         checkpoint_seconds=checkpoint_seconds,
         show_progress=show_progress,
         on_report=on_report,
     )
+
+
+def make_config(
+    env: str | EnvFactory,
+    algorithm: str | None,
+    settings: dict[str, Any],
+    default_policy: str,
+    seed: int,
+    env_kwargs: dict[str, Any] | None = None,
+) -> TrainConfig:
+    """Returns the config of a new run, with the defaults for its environment; called by `train` and the command line.
+
+    Everything else is checked before the rewards of the environment are measured, because its steps may be slow.
+
+    Args:
+        env: Id of the environment, or a factory.
+        algorithm: `pqn`, `dqn`, or None for the one that suits the environment.
+        settings: Settings that replace the defaults.
+        default_policy: The default policy as text.
+        seed: Random seed.
+        env_kwargs: Keyword arguments of `gymnasium.make`.
+    """
+    check_env(env)
+    name = env if isinstance(env, str) else GIVEN_IN_PYTHON
+    chosen = default_config(name, algorithm, **settings)
+    config = TrainConfig(name, chosen, default_policy, seed, {} if env_kwargs is None else env_kwargs)
+    if not is_control(name) or "reward_scale" in settings:
+        return config
+    scale = measure_reward_scale(env, env_kwargs)
+    return replace(config, settings=default_config(name, algorithm, **settings, reward_scale=scale))
 
 
 def resume(
