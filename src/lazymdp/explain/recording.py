@@ -149,7 +149,8 @@ class Recording:
         steps = sum(summary["length"] for summary in self._summaries)
         frames = "with frames" if self.has_frames else "without frames"
         agent, env = self.about["agent"], self.about["env"]
-        return f"Recording({agent} in {env}, {self.episodes} episodes, {steps} steps, {frames})"
+        episodes = f"{self.episodes} episode{'s' * (self.episodes != 1)}"
+        return f"Recording({agent} in {env}, {episodes}, {steps:,} steps, {frames})"
 
     def _checked(self, episode: int) -> int:
         last = self.episodes - 1
