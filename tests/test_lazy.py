@@ -106,3 +106,9 @@ def test_steps_to_absorption_by_hand():
     np.testing.assert_allclose(lz.steps_to_absorption(mdp, [[1.0], [1.0]]), [1 / 0.6, 0.0])
     with pytest.raises(ValueError, match="policy in state 0 sums to 2"):
         lz.steps_to_absorption(mdp, [[2.0], [1.0]])
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (3, 3), (3, 1)])
+def test_a_default_policy_of_another_shape_is_refused(shape):
+    with pytest.raises(ValueError, match=r"default_policy has shape .*, expected \(3, 2\) like q, or \[A\] for all"):
+        lz.lazy_gap(np.zeros((3, 2)), np.ones(shape) / shape[1])

@@ -127,8 +127,14 @@ def lazy_gap(q: ArrayLike, default_policy: ArrayLike) -> NDArray[np.float64]:
         `[...]` gaps. The greedy agent takes control where the gap is larger than eta.
     """
     values, default = check_finite(q, "q"), check_finite(default_policy, "default_policy")
-    if default.shape[-1] != values.shape[-1]:
-        raise ValueError(f"default_policy has shape {default.shape}, expected [..., A] with A = {values.shape[-1]}.")
+    try:
+        fits = default.shape[-1] == values.shape[-1] and bool(np.broadcast_shapes(default.shape, values.shape))
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"default_policy has shape {default.shape}, expected {values.shape} like q, or [A] for all rows of q."
+        )
     sums = default.sum(axis=-1)
     # Probabilities from a network are of type float32, and sum to 1 less exactly.
     tolerance = SUM_TOLERANCE if np.asarray(default_policy).dtype.itemsize >= 8 else 1e-5

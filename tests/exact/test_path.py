@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from random_models import NOT_INDEXABLE, Model, models, random_model
 
 import lazymdp as lz
+from lazymdp.exact import path_thinned, path_within_tol
 
 
 def brute(model, eta):
@@ -298,3 +299,36 @@ def test_long_paths_do_not_lose_accuracy():
     for eta in np.quantile(path.breakpoints, [0.0, 0.1, 0.5]) * 0.9999:
         value, _, _ = brute(model, eta)
         np.testing.assert_allclose(path.value_at(eta), value, atol=1e-10)
+
+
+@pytest.mark.parametrize(("n_states", "gamma", "n_absorbing"), [(30, 0.9, 0), (40, 0.99, 2), (120, 0.95, 1)])
+def test_a_tolerance_thins_the_exact_path_of_a_dense_model(monkeypatch, n_states, gamma, n_absorbing):
+    """Solving one price after another would take several times as long as the exact path itself."""
+    model = random_model(3, n_states=n_states, n_actions=3, gamma=gamma, n_absorbing=n_absorbing)
+    exact = lz.eta_path(model.mdp, model.default)
+    monkeypatch.setattr(path_within_tol, "_between", None)  # an error if called
+    monkeypatch.setattr(path_within_tol, "_solve_at", None)
+    for tol in (0.2, 1e-3, 1e-7):
+        path = lz.eta_path(model.mdp, model.default, tol=tol)
+        assert path.breakpoints.size <= exact.breakpoints.size
+        for eta in np.concatenate([[0.0], 0.99 * exact.breakpoints, exact.breakpoints, 1.01 * exact.breakpoints]):
+            missing = exact.value_at(eta) - path.value_at(eta)
+            assert -1e-9 <= missing.min() <= missing.max() <= tol
+    assert lz.eta_path(model.mdp, model.default, tol=0.2).breakpoints.size < exact.breakpoints.size
+
+
+def test_a_thinned_path_is_not_returned_without_a_proof():
+    """A wrong line of one policy, as rounding errors on the exact path could make it, is noticed."""
+    model = random_model(3, n_states=12, n_actions=3, gamma=0.9)
+    lazy = lz.LazyMDP(model.mdp, model.default, 0.0)
+
+    def wrong(walk, gains):
+        lines = right(walk, gains)
+        lines[-1, :, 2] += 1e-3
+        return lines
+
+    assert path_thinned.thinned_trace(lazy, 1e-2, 0.05, None, None) is not None
+    right = path_thinned.Tableau.lines
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(path_thinned.Tableau, "lines", wrong)
+        assert path_thinned.thinned_trace(lazy, 1e-2, 0.05, None, None) is None

@@ -84,3 +84,12 @@ def test_no_step_no_frequency():
     mdp = lz.MDP([[[0.5, 0.5]], [[0.0, 1.0]]], [[1.0], [0.0]], 0.9, start=1)
     with pytest.raises(ValueError, match="every start state is absorbing"):
         lz.lazy_frequency(lz.LazyMDP(mdp, [[1.0], [1.0]], 0.1), [1, 1])
+
+
+@pytest.mark.parametrize("leak", [1e-15, 1e-17, 1e-300])
+def test_a_transition_is_never_taken_for_impossible(leak):
+    """Endless play ends in state 1, however unlikely the way there is: the share of state 0 would be a wrong answer."""
+    transitions = np.array([[[1.0 - leak, leak]], [[0.0, 1.0]]])
+    mdp = lz.MDP(transitions, np.ones((2, 1)), 0.1, start=0)
+    with pytest.raises(ValueError, match="the long-run frequency cannot be computed in double precision"):
+        lz.lazy_frequency(lz.LazyMDP(mdp, lz.policies.uniform(mdp), 0.1), [1, 0])

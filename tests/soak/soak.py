@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # rational.py
 
 import disk_faults
 import exact_models
+import named_tests
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "benchmarks" / "soak.md"
+PAGE = named_tests.PAGE
 
 
 def main() -> int:
@@ -88,7 +88,8 @@ Processes (`train` with both algorithms, `reproduce`, `MDP.save`) are killed wit
 again. A kill is *harmless* if the result is the same as without it, and otherwise something is *lost*.
 
 {table}
-""")
+
+{named_tests.section()}""")
 
 
 def _cpu() -> str:

@@ -42,6 +42,9 @@ from lazymdp.lazy import LazyMDP
 Progress = Callable[[int, float], None]
 """Callback that receives the number of steps so far and the price reached."""
 
+Policies = list[tuple[NDArray[np.int32], NDArray[np.float64]]]
+"""Policies `[S]`, and for each the gains of being lazy for one step, `[2, states that are not absorbing]`."""
+
 _BLOCK = 64
 """Number of steps that are collected before they are applied to the tableau."""
 
@@ -103,12 +106,18 @@ def exact_trace(lazy: LazyMDP, factors: DenseFactors | None = None, progress: Pr
         factors: Dense factors of the always-lazy policy's matrix, if there are any.
         progress: Called with the number of steps so far and the price reached.
     """
-    return follow(SparseWalk(lazy) if is_sparse(lazy) else _Tableau(lazy, factors), progress)
+    return follow(SparseWalk(lazy) if is_sparse(lazy) else Tableau(lazy, factors), progress)
 
 
-def follow(walk: SparseWalk | _Tableau, progress: Progress | None = None) -> Trace:
-    """Records the policies of a walk that begins with the always-lazy policy."""
+def follow(walk: SparseWalk | Tableau, progress: Progress | None = None, policies: Policies | None = None) -> Trace:
+    """Records the policies of a walk that begins with the always-lazy policy; `policies` receives them in full."""
+
+    def keep() -> None:
+        if policies is not None and isinstance(walk, Tableau):
+            policies.append((walk.action.astype(np.int32), walk.lazy_gains()))
+
     trace = Trace()
+    keep()
     trace.start_base_values.append(walk.start_base_value)
     trace.start_control_counts.append(0.0)
     eta = np.inf
@@ -124,6 +133,7 @@ def follow(walk: SparseWalk | _Tableau, progress: Progress | None = None) -> Tra
                 walk.step(tied)
             if not np.array_equal(before, walk.action):
                 trace.add(eta, before, walk.action, walk.start_base_value, walk.start_control_count)
+                keep()
                 before = walk.action.copy()
             if not choices or crossing <= same:
                 trace.last_value = walk.base_value()
@@ -148,7 +158,7 @@ def is_sparse(lazy: LazyMDP) -> bool:
     return n_states > _SMALL and lazy.mdp.transitions.nnz < _DENSE * n_states * n_states * n_actions
 
 
-class _Tableau:
+class Tableau:
     """The rows of the choices that the current policy does not take, `table - left @ right`, and their gains.
 
     A *slot* holds one such choice. When it enters the policy, the choice that it replaces takes its slot.
@@ -247,13 +257,25 @@ class _Tableau:
         return flat
 
     def base_value(self) -> NDArray[np.float64]:
-        """Returns the base value of the policy, `[S]`, from the gains of being lazy for one step."""
-        shortfall = np.zeros(self.alive.size)
+        """Returns the base value of the policy, `[S]`."""
+        return self.lines(self.lazy_gains()[None])[0, 0]
+
+    def lazy_gains(self) -> NDArray[np.float64]:
+        """Returns `alpha` and `beta` of being lazy for one step in each state, `[2, states that are not absorbing]`."""
+        gains = np.zeros((2, self.alive.size))
         lazy = np.flatnonzero(self.slot_action == self.lazy_action)
-        shortfall[self.slot_state[lazy]] = self._alpha[lazy]
-        value = np.zeros(self.action.size)
-        value[self.alive] = scipy.linalg.lu_solve(self._lazy_factors, self._lazy_rewards - shortfall)
-        return value
+        gains[:, self.slot_state[lazy]] = self._alpha[lazy], self._beta[lazy]
+        return gains
+
+    def lines(self, gains: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the base values and control counts of `n` policies, `[n, 2, S]`, from the gains of being lazy."""
+        right = -gains  # [n, 2, states]
+        right[:, 0] += self._lazy_rewards
+        lines = np.zeros((len(gains), 2, self.action.size))
+        # One right-hand side at a time: see `Factorized`.
+        found = [scipy.linalg.lapack.dgetrs(*self._lazy_factors, b)[0] for b in right.reshape(-1, self.alive.size)]
+        lines[:, :, self.alive] = np.reshape(found, right.shape)
+        return lines
 
     def still_gains(self, slot: int, eta: float) -> bool:
         """Returns whether the choice in `slot` is better than the policy just below `eta`."""

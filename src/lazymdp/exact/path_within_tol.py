@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,11 +20,12 @@ from numpy.typing import NDArray
 from lazymdp.exact import bellman
 from lazymdp.exact.bellman import over_states, pack, rows_of
 from lazymdp.exact.error_bound import Certificate
-from lazymdp.exact.eta_bounds import eta_max
+from lazymdp.exact.eta_bounds import largest_lazy_gap
 from lazymdp.exact.krylov import bicgstab
-from lazymdp.exact.linear import action_values, policy_line
+from lazymdp.exact.linear import PolicySystem, action_values, policy_line
 from lazymdp.exact.path_exact import Progress, Trace, follow, is_sparse
 from lazymdp.exact.path_sparse import SparseWalk
+from lazymdp.exact.path_thinned import Point, distance, meeting_price, thinned_trace
 from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP
 
@@ -41,31 +41,25 @@ _PRICES = 3.0
 _STEPS_PER_PRICE = 9.0
 """Number of steps of the exact path that take as long as one price: 3 to 20 where measured."""
 
+_STEPS_PER_DENSE_PRICE = 50.0
+"""The same for dense models, whose steps are made in blocks."""
+
 _ROUNDS = 6
 """Number of rounds of policy iteration from the policies at neighboring prices."""
-
-
-class _Point(NamedTuple):
-    """A price, a policy, its line `base_value - eta * control_count`, and the proven error of its value there."""
-
-    eta: float
-    action: NDArray[np.int64]  # [S]
-    line: NDArray[np.float64]  # [2, S]: base value and control count
-    error: float
-
-    def at(self, eta: float) -> NDArray[np.float64]:
-        """Returns the policy's value, `[S]`, at another price."""
-        return self.line[0] - eta * self.line[1]
 
 
 def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None) -> Trace:
     """Finds policies from `eta_max` down to price 0 whose values are within `tol` of the optimum in every state."""
     mdp = lazy.mdp
-    top = eta_max(mdp, lazy.default_policy)
+    system = PolicySystem(mdp, lazy.default_policy)
+    top = largest_lazy_gap(mdp, lazy.default_policy, system)
+    dense = _dense_path(lazy, tol, top, system, progress)
+    if dense is not None:
+        return dense
     trace = Trace()
     solved = 0
 
-    def counted(found: _Point) -> _Point:
+    def counted(found: Point) -> Point:
         nonlocal solved
         solved += 1
         if progress is not None:
@@ -77,12 +71,12 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
             )
         return found
 
-    def between(high: _Point, low: _Point, eta: float) -> _Point:
+    def between(high: Point, low: Point, eta: float) -> Point:
         here = lazy.with_eta(eta)
         found = _between(here, tol, high, low, top) if mdp.gamma < 1.0 else None
         return counted(found if found is not None else _solve_at(here, 0.25 * tol))
 
-    def walk(high: _Point, low: _Point) -> Iterator[tuple[float, _Point]]:
+    def walk(high: Point, low: Point) -> Iterator[tuple[float, Point]]:
         """Yields, from `high` down to `low`, the prices at which the policy changes and the policy below each."""
         pending = [(high, low)]  # a stack instead of recursion, which long paths would exhaust
         while pending:
@@ -111,7 +105,7 @@ def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None)
     return trace
 
 
-def _ends(lazy: LazyMDP, tol: float, top: float) -> tuple[_Point, _Point]:
+def _ends(lazy: LazyMDP, tol: float, top: float) -> tuple[Point, Point]:
     """Returns the points at `eta_max` and at price 0."""
     mdp = lazy.mdp
     dearest, free = lazy.with_eta(top), lazy.with_eta(0.0)
@@ -122,13 +116,13 @@ def _ends(lazy: LazyMDP, tol: float, top: float) -> tuple[_Point, _Point]:
     step, rewards, _ = _policy_system(dearest, idle)
     value = _approximate(step, rewards, nothing, 0.5 * _EVALUATED * tol * (1.0 - mdp.gamma))
     if value is not None:
-        high = _Point(top, idle, np.stack([value, nothing]), certified_error(dearest, value))
+        high = Point(top, idle, np.stack([value, nothing]), certified_error(dearest, value))
     solution = _quietly_solve(free, 0.25 * tol)
     low = _improve(free, tol, _greedy(solution, free), solution.value, nothing, top)
     return _point(dearest, idle) if high is None else high, _solve_at(free, 0.25 * tol) if low is None else low
 
 
-def _exact_if_faster(lazy: LazyMDP, tol: float, high: _Point, low: _Point, progress: Progress | None) -> Trace | None:
+def _exact_if_faster(lazy: LazyMDP, tol: float, high: Point, low: Point, progress: Progress | None) -> Trace | None:
     """Returns the exact path where that is expected to take less time, and proves that it is within `tol`.
 
     The distance of lines from a chord falls with the square of its length, which tells how many prices would have to be
@@ -150,6 +144,18 @@ def _exact_if_faster(lazy: LazyMDP, tol: float, high: _Point, low: _Point, progr
     return trace if sum(bound) <= tol else None
 
 
+def _dense_path(lazy: LazyMDP, tol: float, top: float, system: PolicySystem, progress: Progress | None) -> Trace | None:
+    """Returns policies of the exact path of a dense model where that is expected to take less time, or None."""
+    gamma = lazy.mdp.gamma
+    if gamma == 1.0 or top == 0.0 or is_sparse(lazy):
+        return None
+    # Lines are at most top / (1 - gamma) below the optimum.
+    prices = _PRICES * np.sqrt(top / (1.0 - gamma) / tol)
+    if prices * _STEPS_PER_DENSE_PRICE < lazy.mdp.n_states:
+        return None
+    return thinned_trace(lazy, tol, _EVALUATED, system.dense_factors, progress)
+
+
 def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
     """Returns a proven bound on how far `value [S]` is below the optimum of `lazy`, computed by one sweep."""
     none = np.empty(0, dtype=np.int64)
@@ -167,7 +173,7 @@ def policy_error(lazy: LazyMDP, action: NDArray[np.int64], value: NDArray[np.flo
     return max(0.0, width - middle)
 
 
-def _between(lazy: LazyMDP, tol: float, high: _Point, low: _Point, top: float) -> _Point | None:
+def _between(lazy: LazyMDP, tol: float, high: Point, low: Point, top: float) -> Point | None:
     """Finds a point between two others by policy iteration, from the better of their policies in each state."""
     weight = (lazy.eta - low.eta) / (high.eta - low.eta)
     better = high.at(lazy.eta) > low.at(lazy.eta)
@@ -183,7 +189,7 @@ def _improve(
     value: NDArray[np.float64],
     count: NDArray[np.float64],
     top: float,
-) -> _Point | None:
+) -> Point | None:
     """Finds a point by policy iteration from a policy and guesses of its value and count, all `[S]`.
 
     Policies are evaluated approximately. Choices change only if the gain matters for the tolerance, so that ties do not
@@ -205,7 +211,7 @@ def _improve(
             return (
                 None
                 if counted is None
-                else _Point(lazy.eta, action, np.stack([value + lazy.eta * counted, counted]), error)
+                else Point(lazy.eta, action, np.stack([value + lazy.eta * counted, counted]), error)
             )
     return None
 
@@ -241,7 +247,7 @@ def _approximate(
     return None
 
 
-def _solve_at(lazy: LazyMDP, tol: float) -> _Point:
+def _solve_at(lazy: LazyMDP, tol: float) -> Point:
     """Solves at one price and bounds the error of the policy's own value."""
     for solver_tol in (tol * (1.0 - lazy.mdp.gamma), 1e-3 * tol * (1.0 - lazy.mdp.gamma)):
         if solver_tol > 0.0:
@@ -279,20 +285,13 @@ def _greedy_from(
     return np.where(keep, action, best)
 
 
-def _point(lazy: LazyMDP, action: NDArray[np.int64]) -> _Point:
+def _point(lazy: LazyMDP, action: NDArray[np.int64]) -> Point:
     """Evaluates a policy, exactly up to rounding errors."""
     line = policy_line(lazy.mdp, lazy.default_policy, action)
-    return _Point(lazy.eta, action, line, certified_error(lazy, line[0] - lazy.eta * line[1]))
+    return Point(lazy.eta, action, line, certified_error(lazy, line[0] - lazy.eta * line[1]))
 
 
-def _gap(high: _Point, low: _Point, start: NDArray[np.float64]) -> tuple[float, float]:
+def _gap(high: Point, low: Point, start: NDArray[np.float64]) -> tuple[float, float]:
     """Returns the price at which the lines from the start meet, and their largest distance below the chord there."""
-    steeper = float(start @ (low.line[1] - high.line[1]))
-    meeting = 0.5 * (high.eta + low.eta)
-    if steeper > 0.0:
-        crossing = float(start @ (low.line[0] - high.line[0])) / steeper
-        inside = low.eta < crossing < high.eta
-        meeting = crossing if inside else meeting
-    weight = (meeting - low.eta) / (high.eta - low.eta)
-    chord = weight * (high.at(high.eta) + high.error) + (1.0 - weight) * (low.at(low.eta) + low.error)
-    return meeting, float((chord - np.minimum(high.at(meeting), low.at(meeting))).max())
+    meeting = meeting_price(high, low, start)
+    return meeting, distance(high, low, meeting)

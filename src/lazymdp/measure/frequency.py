@@ -14,9 +14,6 @@ from lazymdp.exact.evaluate import steps_to_absorption
 from lazymdp.exact.linear import policy_transitions, proves_lifetimes, solve_linear
 from lazymdp.lazy import LazyMDP, check_lazy
 
-_NEVER = 1e-14
-"""Probability below which a transition counts as impossible, because it would be lost in rounding."""
-
 
 @dataclass(frozen=True)
 class LazyFrequency:
@@ -63,7 +60,6 @@ def _long_run(lazy: LazyMDP, policy: NDArray[np.float64], lazy_probability: NDAr
     mdp = lazy.mdp
     start = np.where(mdp.absorbing, 0.0, mdp.start)
     moves = policy_transitions(mdp, policy)
-    moves.data[moves.data < _NEVER] = 0.0
     moves.eliminate_zeros()
     reached = np.sort(_reachable(moves, start, mdp.absorbing))
     inside = sp.csr_array(moves[reached][:, reached])

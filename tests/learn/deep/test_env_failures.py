@@ -47,6 +47,9 @@ class Unruly(gym.Env):
         if self.steps >= self.when:
             seen = {"nan": np.array([0.1, np.nan]), "shape": np.zeros(3), "no array": {"a": 1}}.get(self.how, seen)
             reward = {"reward": float("nan"), "inf": -np.inf, "huge": 1e38, "none": None}.get(self.how, reward)
+            end = "no" if self.how == "text" else end
+            if self.how == "cut":
+                return seen, reward, end, None, {}
             if self.how == "key":
                 return {}["missing"]
             if self.how == "exit":
@@ -66,6 +69,8 @@ CASES = {
     "inf": "it returned the reward -inf",
     "huge": r"it returned the reward 1e\+38, expected a finite number between -1e\+12 and 1e\+12",
     "none": "TypeError",
+    "text": "step 5 of an episode: it returned terminated = 'no', expected True or False",
+    "cut": "step 5 of an episode: it returned truncated = None, expected True or False",
     "key": r"step 5 of an episode: KeyError\('missing'\)",
     "exit": r"SystemExit\('bye'\)",
     "cancelled": "step 5 of an episode: CancelledError",

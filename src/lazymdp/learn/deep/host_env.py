@@ -218,7 +218,7 @@ class GymnasiumHost:
         try:
             observation, given, terminated, truncated, _ = self._envs[place].step(self.first_action + action)
             frame, reward = self._frame(observation), float(given)
-            ended = bool(terminated), bool(truncated and not terminated)
+            ended, cut = _flag(terminated, "terminated"), _flag(truncated, "truncated")
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -228,7 +228,7 @@ class GymnasiumHost:
         if not -LARGEST_REWARD <= reward <= LARGEST_REWARD:  # also if it is nan
             limits = f"a finite number between -{LARGEST_REWARD:g} and {LARGEST_REWARD:g}"
             raise EnvironmentFailed(f"{self.place_of(place)}: it returned the reward {reward}, expected {limits}.")
-        return frame, reward, *ended
+        return frame, reward, ended, cut and not ended
 
     def checked(self, frames: NDArray[Any], places: NDArray[np.intp] | None = None) -> NDArray[Any]:
         """Returns `[M, ...]` frames; raises `EnvironmentFailed` if one is not finite.
@@ -251,7 +251,7 @@ class GymnasiumHost:
         return f"{self.name}, environment {index} of {len(self._envs)} (from 0), {when}"
 
     def _failed(self, place: int, error: BaseException) -> EnvironmentFailed:
-        found = str(error) if isinstance(error, _WrongShape) else repr(error)
+        found = str(error) if isinstance(error, _BadOutcome) else repr(error)
         return EnvironmentFailed(f"{self.place_of(place)}: {found}.")
 
     @staticmethod
@@ -274,12 +274,19 @@ class GymnasiumHost:
     def _frame(self, observation: Any) -> NDArray[Any]:
         frame: NDArray[Any] = np.array(observation, dtype=self.dtype)
         if frame.shape != self.frame_shape:
-            raise _WrongShape(f"it returned an observation of shape {frame.shape}, expected {self.frame_shape}")
+            raise _BadOutcome(f"it returned an observation of shape {frame.shape}, expected {self.frame_shape}")
         return frame
 
 
-class _WrongShape(ValueError):
-    """The shape of an observation is not that of the observation space."""
+class _BadOutcome(ValueError):
+    """An observation has another shape than those of the observation space, or a flag is not True or False."""
+
+
+def _flag(given: Any, name: str) -> bool:
+    """Returns whether an episode ended; text such as "no" would count as True."""
+    if given not in (0, 1):  # also True, False and NumPy's
+        raise _BadOutcome(f"it returned {name} = {given!r}, expected True or False")
+    return bool(given)
 
 
 class _Trial:

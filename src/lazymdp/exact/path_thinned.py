@@ -1,0 +1,159 @@
+"""An eta-path with a proven tolerance from the exact path of a dense model.
+
+Where many prices would have to be solved one by one, the exact path is faster. It has rounding errors only, but that is
+not proven. Here, as many of its policies are taken as the tolerance needs, and the error of each is proven by a sweep.
+The values of the others are not computed. Between two prices, the argument is that of `path_within_tol`: the optimum is
+convex in the price, so it lies below the chord, and above the lines of both policies.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymdp.exact.error_bound import Certificate
+from lazymdp.exact.linear import DenseFactors
+from lazymdp.exact.path_exact import Policies, Progress, Tableau, Trace, follow
+from lazymdp.lazy import LazyMDP
+
+_BATCH = 64
+"""Number of policies evaluated by one matrix product."""
+
+
+class Point(NamedTuple):
+    """A price, a policy, its line `base_value - eta * control_count`, and the proven error of its value there."""
+
+    eta: float
+    action: NDArray[np.int64]  # [S]
+    line: NDArray[np.float64]  # [2, S]: base value and control count
+    error: float
+
+    def at(self, eta: float) -> NDArray[np.float64]:
+        """Returns the policy's value, `[S]`, at another price."""
+        return self.line[0] - eta * self.line[1]
+
+
+def distance(high: Point, low: Point, eta: float) -> float:
+    """Returns the largest distance of the lines of two policies below the chord, at a price between theirs."""
+    weight = (eta - low.eta) / (high.eta - low.eta)
+    chord = weight * (high.at(high.eta) + high.error) + (1.0 - weight) * (low.at(low.eta) + low.error)
+    return float((chord - np.minimum(high.at(eta), low.at(eta))).max())
+
+
+def meeting_price(high: Point, low: Point, start: NDArray[np.float64]) -> float:
+    """Returns the price at which the lines from the start distribution meet; halfway if that is not between them."""
+    steeper = float(start @ (low.line[1] - high.line[1]))
+    crossing = float(start @ (low.line[0] - high.line[0])) / steeper if steeper > 0.0 else np.nan
+    return crossing if low.eta < crossing < high.eta else 0.5 * (high.eta + low.eta)
+
+
+def thinned_trace(
+    lazy: LazyMDP, tol: float, share: float, factors: DenseFactors | None, progress: Progress | None
+) -> Trace | None:
+    """Finds policies of the exact path whose values are proven to be within `tol` in every state at every price.
+
+    Args:
+        lazy: The lazy-MDP, with a discount below 1; its price does not matter.
+        tol: The tolerance.
+        share: Share of the tolerance by which the line of a policy may be wrong.
+        factors: Dense factors of the always-lazy policy's matrix, if there are any.
+        progress: Called with the number of steps of the exact path so far and the price reached.
+
+    Returns:
+        The policies; None if rounding errors do not allow the proof, or if the model is too large.
+    """
+    policies: Policies = []
+    try:
+        walk = Tableau(lazy, factors)
+        exact = follow(walk, progress, policies)
+    except ValueError:  # too large, or too long-lived
+        return None
+    if not exact.breakpoints:
+        return None
+    # Place i is the price of breakpoint i, with the policy below it. The first and the last price have places as well.
+    prices = np.array([exact.breakpoints[0], *exact.breakpoints, 0.0])
+    segments = np.minimum(np.arange(prices.size), len(policies) - 1)
+    accuracy = 0.5 * share * tol * (1.0 - lazy.mdp.gamma)
+    certificate = Certificate(lazy.with_eta(exact.breakpoints[0]))  # holds at smaller prices as well
+    table = lazy.mdp.transitions.toarray()  # [S*A, S]; much faster than a sparse matrix with few zeros
+    points: dict[int, Point] = {}
+    wanted = [0, prices.size - 1]
+    while wanted:
+        for first in range(0, len(wanted), _BATCH):
+            batch = wanted[first : first + _BATCH]
+            chosen = [policies[segments[i]] for i in batch]
+            found = _evaluate(lazy, walk, certificate, table, chosen, prices[batch], accuracy)
+            if found is None:
+                return None
+            points.update(zip(batch, found, strict=True))
+        wanted = []
+        for i, j in pairwise(sorted(points)):
+            eta = _meeting(points[i], points[j], j - i, lazy.mdp.start)
+            if eta < points[i].eta and distance(points[i], points[j], eta) > (1.0 - share) * tol:
+                if j - i == 1:
+                    return None
+                # Prices fall from place to place.
+                wanted.append(int(np.clip(np.searchsorted(-prices, -eta), i + 1, j - 1)))
+    return _trace(lazy, points)
+
+
+def _meeting(high: Point, low: Point, apart: int, start: NDArray[np.float64]) -> float:
+    """Returns the price at which one policy follows another; for neighbors on the exact path, it is a breakpoint."""
+    return low.eta if apart == 1 else meeting_price(high, low, start)
+
+
+def _trace(lazy: LazyMDP, points: dict[int, Point]) -> Trace:
+    """Records the policies that were found, from the largest price down."""
+    start, trace = lazy.mdp.start_average, Trace()
+    places = sorted(points)
+    current = points[places[0]]
+    trace.start_base_values.append(start(current.line[0]))
+    trace.start_control_counts.append(start(current.line[1]))
+    for i, j in pairwise(places):
+        high, low = points[i], points[j]
+        if not np.array_equal(high.action, low.action):
+            eta = _meeting(high, low, j - i, lazy.mdp.start)
+            trace.add(eta, high.action, low.action, start(low.line[0]), start(low.line[1]))
+    return trace
+
+
+def _evaluate(
+    lazy: LazyMDP,
+    walk: Tableau,
+    certificate: Certificate,
+    table: NDArray[np.float64],
+    policies: Policies,
+    prices: NDArray[np.float64],
+    accuracy: float,
+) -> list[Point] | None:
+    """Computes the lines of policies and proves the errors of their values at one price each.
+
+    Returns None if a residual of a value, or of a number of controls times the largest price, exceeds `accuracy`.
+    """
+    mdp, default, n = lazy.mdp, lazy.default_policy, len(policies)
+    lines = walk.lines(np.array([gains for _, gains in policies]))  # [n, 2, S]
+    value = lines[:, 0] - prices[:, None] * lines[:, 1]
+    both = np.concatenate([value, lines[:, 1]])
+    following = (mdp.gamma * (table @ both.T)).reshape(mdp.n_states, mdp.n_actions, 2, n)
+    choices = np.empty((mdp.n_states, mdp.n_actions + 1, 2, n))
+    choices[:, :-1] = following
+    choices[:, :-1, 0] += mdp.rewards[:, :, None]
+    choices[:, -1] = np.einsum("sa,sakn->skn", default, choices[:, :-1])
+    choices[:, :-1, 0] -= prices
+    choices[:, :-1, 1] += 1.0
+    action = np.array([action for action, _ in policies]).T  # [S, n]
+    alive = ~mdp.absorbing
+    best = (choices[:, :, 0].max(axis=1) - value.T)[alive]
+    own = np.take_along_axis(choices, action[:, None, None, :], axis=1)[:, 0]  # [S, 2, n]
+    residual = np.abs(own - both.reshape(2, n, -1).transpose(2, 0, 1))[alive].max(axis=0)
+    if (residual[0] > accuracy).any() or (residual[1] * prices[0] > accuracy).any():
+        return None
+    points = []
+    for i, eta in enumerate(prices.tolist()):
+        middle, width = certificate(float(best[:, i].min()), float(best[:, i].max()), value[i])
+        line = np.stack([value[i] + eta * lines[i, 1], lines[i, 1]])
+        points.append(Point(eta, action[:, i].astype(np.int64), line, max(0.0, middle + width)))
+    return points
