@@ -42,9 +42,9 @@ test-interop: $(VENV)/interop
 test-deep: $(VENV)/deep
 	$(BIN)/pytest -n 2 --dist worksteal -m "not interop" tests/learn/deep $(GAMES) "$(PAGES)[guides/cookbook.md]"
 
-# Sweeps: processes, a Ray cluster that loses a node, and moto's S3 server.
+# Sweeps: processes, a Ray cluster that loses a node (first, because it takes longest), and moto's S3 server.
 test-sweep: $(VENV)/sweep
-	$(BIN)/pytest -n 2 --dist worksteal tests/sweep tests/cli/test_sweep.py
+	$(BIN)/pytest -n 2 --dist worksteal tests/sweep/test_ray_pool.py tests/sweep tests/cli/test_sweep.py
 
 # The explorer and the report in a real browser: needs Chromium (Debian: apt-get install chromium), on PATH or named by CHROMIUM.
 test-browser: $(VENV)/dev
