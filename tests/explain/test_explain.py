@@ -1,6 +1,8 @@
 """From an agent to a page in one call, for an exact agent and for a callable; its parts on FrozenLake."""
 
+import functools
 import json
+import sys
 import warnings
 
 import gymnasium as gym
@@ -27,6 +29,8 @@ def lake():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(frontiers, "EPISODES", 20)
+    module = sys.modules["lazymdp.explain.explain"]  # the package has a function of this name
+    monkeypatch.setattr(module, "player_trust", functools.partial(player_trust, episodes=5))
 
 
 def test_an_exact_agent_is_explained_on_one_page(lake, tmp_path):

@@ -73,6 +73,7 @@ def test_one_network_for_a_range_of_prices_finds_the_exact_control_sets(seed):
 
 
 @pytest.mark.learning
+@pytest.mark.long  # one network for three prices is always tested
 def test_on_key_door_treasure_the_structured_form_finds_the_exact_control_set(seed):
     mdp = key_door_treasure(0.99)
     config = DQNConfig(

@@ -49,6 +49,7 @@ def test_on_a_chain_it_finds_the_exact_control_set(form, prices_per_step, seed):
 
 
 @pytest.mark.learning
+@pytest.mark.long  # on the chain, dials are always tested
 def test_on_key_door_treasure_one_dial_finds_the_exact_control_sets(seed):
     """A discount of 0.9: at 0.99, where DQN is tested, the gaps of some states are within 3% of every price."""
     mdp = key_door_treasure(0.9)
@@ -64,7 +65,7 @@ def test_on_key_door_treasure_one_dial_finds_the_exact_control_sets(seed):
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("prices_per_step", [1, 4])
+@pytest.mark.parametrize("prices_per_step", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_on_the_host_it_finds_the_exact_control_sets(prices_per_step, seed):
     agent = train(
         "lazymdp-tests/Chain-v0", algorithm="pqn", seed=seed, gamma=0.95, steps=90_000, n_envs=16, rollout=16,
