@@ -15,7 +15,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lazymdp.learn.deep.config import ALGORITHMS, default_config, is_a, is_control
+from lazymdp.learn.deep.config import ALGORITHMS, default_config, is_control
+from lazymdp.learn.deep.config_checks import is_a
 from lazymdp.learn.deep.train_config import TrainConfig
 from lazymdp.sweep.run_inputs import Inputs
 from lazymdp.sweep.run_spec import Evaluation, RunSpec, reference

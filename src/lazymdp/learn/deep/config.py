@@ -10,10 +10,20 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
-from lazymdp._arguments import MOST_COUNTED, check_choice, shown
+from lazymdp._arguments import check_choice
+from lazymdp.learn.deep.config_checks import (
+    MOST_HELD,
+    MOST_REPLAYED,
+    POSITIVE,
+    check_at_least_1,
+    check_name,
+    check_positive,
+    check_shares,
+    check_types,
+    is_a,
+)
 from lazymdp.learn.deep.env_failures import LARGEST_REWARD
 
 Form = Literal["structured", "augmented"]
@@ -26,14 +36,6 @@ LARGEST_PRICE = LARGEST_REWARD
 
 CONTROL_ETA = (0.005, 5.0)
 """Default range of prices for control problems, in units of `reward_scale`."""
-
-_POSITIVE = (1e-30, 1e38)
-"""Smallest and largest positive number: others would become 0 or infinite in single precision."""
-
-_MOST_HELD = 1_000_000
-"""Largest size of an array, such as a number of environments or the width of a layer."""
-_MOST_REPLAYED = 1_000_000_000
-"""Largest size of the replay buffer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ class AlgorithmConfig:
         for name in ("hidden", "eta"):  # a config read from a file has lists
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
-        _check_types(self)
+        check_types(self)
         self._check()
 
     @property
@@ -150,19 +152,17 @@ class AlgorithmConfig:
 
     def _check(self) -> None:
         """Raises an error if a setting is out of range."""
-        _check_at_least_1(self, "steps")
-        _check_at_least_1(self, "n_envs", "rollout", "prices_per_step", most=_MOST_HELD)
-        _check_shares(
-            self, "gamma", "final_epsilon", "exploration_fraction", "exploration_persistence", "zero_fraction"
-        )
-        _check_positive(self, "learning_rate", "budget_step", "reward_scale")
+        check_at_least_1(self, "steps")
+        check_at_least_1(self, "n_envs", "rollout", "prices_per_step", most=MOST_HELD)
+        check_shares(self, "gamma", "final_epsilon", "exploration_fraction", "exploration_persistence", "zero_fraction")
+        check_positive(self, "learning_rate", "budget_step", "reward_scale")
         low, high = self.eta_range
         if self.is_range and not 0.0 < low < high < math.inf:
             raise ValueError(f"eta is {self.eta}, expected a range (low, high) with 0 < low < high, or one price.")
         if not -LARGEST_PRICE <= low <= high <= LARGEST_PRICE:
             raise ValueError(f"eta is {self.eta}, expected prices between {-LARGEST_PRICE:g} and {LARGEST_PRICE:g}.")
-        if self.is_range and low < _POSITIVE[0]:
-            raise ValueError(f"eta is {self.eta}, expected a lowest price of at least {_POSITIVE[0]:g}.")
+        if self.is_range and low < POSITIVE[0]:
+            raise ValueError(f"eta is {self.eta}, expected a lowest price of at least {POSITIVE[0]:g}.")
         if self.final_learning_rate is not None and not 0.0 <= self.final_learning_rate < math.inf:
             raise ValueError(f"final_learning_rate is {self.final_learning_rate}, expected a number of at least 0.")
         if low < 0.0 and self.control_budget is not None:
@@ -175,13 +175,13 @@ class AlgorithmConfig:
                     f"control_budget is {self.control_budget} and eta the range {self.eta}: a budget steers a single "
                     "price. Train without it and ask the trained agent: agent.for_control_rate(share)."
                 )
-            _check_shares(self, "control_budget")
+            check_shares(self, "control_budget")
         if self.exploration_persistence == 1.0:
             raise ValueError("exploration_persistence is 1, expected a probability below 1.")
         if self.exploration_fraction == 0.0:
             raise ValueError("exploration_fraction is 0, expected a share of the steps above 0.")
-        if self.network in (None, "mlp") and (not self.hidden or min(self.hidden) < 1 or max(self.hidden) > _MOST_HELD):
-            raise ValueError(f"hidden is {self.hidden}, expected layer widths of at least 1 and at most {_MOST_HELD}.")
+        if self.network in (None, "mlp") and (not self.hidden or min(self.hidden) < 1 or max(self.hidden) > MOST_HELD):
+            raise ValueError(f"hidden is {self.hidden}, expected layer widths of at least 1 and at most {MOST_HELD}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,9 +215,9 @@ class PQNConfig(AlgorithmConfig):
 
     def _check(self) -> None:
         super()._check()
-        _check_at_least_1(self, "epochs", "minibatches", most=_MOST_HELD)
-        _check_shares(self, "lambda_")
-        _check_positive(self, "max_grad_norm")
+        check_at_least_1(self, "epochs", "minibatches", most=MOST_HELD)
+        check_shares(self, "lambda_")
+        check_positive(self, "max_grad_norm")
         if self.steps_per_iteration < self.minibatches:
             raise ValueError(
                 f"minibatches is {self.minibatches}, but an iteration has only {self.steps_per_iteration} steps "
@@ -331,16 +331,16 @@ class DQNConfig(AlgorithmConfig):
 
     def _check(self) -> None:
         super()._check()
-        _check_at_least_1(self, "update_interval", "target_update_interval")
-        _check_at_least_1(self, "batch_size", most=_MOST_HELD)
+        check_at_least_1(self, "update_interval", "target_update_interval")
+        check_at_least_1(self, "batch_size", most=MOST_HELD)
         if self.is_range and self.prices_per_step < 2:
             raise ValueError(
                 f"prices_per_step is {self.prices_per_step}, expected at least 2: price 0 and one from the range."
             )
-        _check_positive(self, "adam_epsilon")
-        _check_shares(self, "decay_fraction")
+        check_positive(self, "adam_epsilon")
+        check_shares(self, "decay_fraction")
         if self.max_grad_norm is not None:
-            _check_positive(self, "max_grad_norm")
+            check_positive(self, "max_grad_norm")
         if self.learning_starts < self.n_envs:
             raise ValueError(
                 f"learning_starts is {self.learning_starts} with {self.n_envs} environments, expected at least one "
@@ -356,7 +356,7 @@ class DQNConfig(AlgorithmConfig):
                 f"buffer_size is {self.buffer_size} with {self.n_envs} environments, expected room for at least two "
                 "steps of each."
             )
-        _check_at_least_1(self, "buffer_size", most=_MOST_REPLAYED)
+        check_at_least_1(self, "buffer_size", most=MOST_REPLAYED)
 
 
 ALGORITHMS: dict[str, type[PQNConfig] | type[DQNConfig]] = {"pqn": PQNConfig, "dqn": DQNConfig}
@@ -399,75 +399,3 @@ def default_config(env: str, algorithm: str | None = None, **changed: Any) -> PQ
     if is_a(changed.get("reward_scale"), float):
         changed = {"eta": tuple(share * changed["reward_scale"] for share in CONTROL_ETA)} | changed
     return DQNConfig.control(**changed) if algorithm == "dqn" else kind(**changed)
-
-
-_KINDS: dict[type, tuple[type, str]] = {
-    bool: (bool, "True or False"), int: (Integral, "an integer"), float: (Real, "a number"),
-}  # fmt: skip
-
-
-_OPTIONAL_NUMBERS = ("control_budget", "max_grad_norm", "final_learning_rate")
-
-
-def _check_types(config: AlgorithmConfig) -> None:
-    """Raises an error if a setting does not have the type of its default or is not among the choices."""
-    for field in fields(config):
-        kind = float if field.name in _OPTIONAL_NUMBERS else type(field.default)
-        value = getattr(config, field.name)
-        if kind in _KINDS and value is not field.default:
-            if not is_a(value, kind):
-                raise TypeError(f"{field.name} is {shown(value)}, expected {_KINDS[kind][1]}.")
-            object.__setattr__(config, field.name, plain(value, kind))
-    prices, n_prices = (config.eta, 2) if isinstance(config.eta, tuple) else ((config.eta,), 1)
-    if not all(is_a(price, float) for price in prices) or len(prices) != n_prices:
-        raise TypeError(f"eta is {shown(config.eta)}, expected a price or a range (low, high).")
-    floats = tuple(plain(price, float) for price in prices)
-    object.__setattr__(config, "eta", floats if n_prices == 2 else floats[0])
-    if not isinstance(config.hidden, tuple) or not all(is_a(width, int) for width in config.hidden):
-        raise TypeError(f"hidden is {shown(config.hidden)}, expected layer widths, a tuple of integers.")
-    object.__setattr__(config, "hidden", tuple(map(int, config.hidden)))
-    for name, choices in (("form", ("structured", "augmented")), ("network", (None, "nature", "minatar", "mlp"))):
-        value = getattr(config, name)
-        if not isinstance(value, str | None) or value not in choices:
-            names = ", ".join(str(choice) for choice in choices)
-            raise ValueError(f"{name} is {shown(value)}, expected one of {names}.")
-
-
-def is_a(value: Any, kind: type) -> bool:
-    """Whether a value is of a kind; True and False are not numbers."""
-    return isinstance(value, _KINDS[kind][0]) and isinstance(value, bool) == (kind is bool)
-
-
-def plain(value: Any, kind: type) -> Any:
-    """Returns a number of any library as Python's own, which can be saved; inf if it is too large."""
-    try:
-        return kind(value)
-    except OverflowError:
-        return math.inf
-
-
-def check_name(env: Any) -> None:
-    """Raises an error unless the name of an environment is text."""
-    if not isinstance(env, str):
-        raise TypeError(f"env is {shown(env)}, expected the id of an environment.")
-
-
-def _check_at_least_1(config: AlgorithmConfig, *names: str, most: int = MOST_COUNTED) -> None:
-    for name in names:
-        if not 1 <= getattr(config, name) <= most:
-            raise ValueError(f"{name} is {getattr(config, name)}, expected at least 1 and at most {most}.")
-
-
-def _check_shares(config: AlgorithmConfig, *names: str) -> None:
-    for name in names:
-        if not 0.0 <= getattr(config, name) <= 1.0:
-            raise ValueError(f"{name} is {getattr(config, name)}, expected a number between 0 and 1.")
-
-
-def _check_positive(config: AlgorithmConfig, *names: str) -> None:
-    for name in names:
-        if not _POSITIVE[0] <= getattr(config, name) <= _POSITIVE[1]:
-            raise ValueError(
-                f"{name} is {getattr(config, name)}, expected a number above 0, from {_POSITIVE[0]:g} to "
-                f"{_POSITIVE[1]:g}."
-            )

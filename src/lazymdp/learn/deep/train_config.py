@@ -9,7 +9,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lazymdp.learn.deep.config import DQNConfig, PQNConfig, check_name, is_a
+from lazymdp.learn.deep.config import DQNConfig, PQNConfig
+from lazymdp.learn.deep.config_checks import check_name, is_a
 
 GIVEN_IN_PYTHON = "given in Python"
 """Placeholder in a config for an environment or a default policy that was given as a Python object."""
