@@ -265,7 +265,7 @@ class _Reader:
         key = f"{env} {sorted(env_kwargs.items())}"
         if key not in self._scales:
             try:
-                self._scales[key] = deep("host_env").measure_reward_scale(env, env_kwargs)
+                self._scales[key] = deep("gymnasium_env").measure_reward_scale(env, env_kwargs)
             except (ValueError, TypeError, RuntimeError) as error:
                 raise StudyError(f"{self.file}: {at}environments has {env!r}: {error}") from error
         return self._scales[key]

@@ -22,7 +22,8 @@ from lazymdp.defaults.protocol import BadDefault  # noqa: E402
 from lazymdp.learn.deep.acting import spoiled  # noqa: E402
 from lazymdp.learn.deep.env_failures import LARGEST_REWARD, EnvironmentFailed, busy  # noqa: E402
 from lazymdp.learn.deep.factory import make_algorithm  # noqa: E402
-from lazymdp.learn.deep.host_env import GymnasiumHost, make_gymnasium_env, measure_reward_scale  # noqa: E402
+from lazymdp.learn.deep.gymnasium_env import make_gymnasium_env, measure_reward_scale  # noqa: E402
+from lazymdp.learn.deep.host_env import GymnasiumHost  # noqa: E402
 from lazymdp.learn.deep.loops import CompiledLoop  # noqa: E402
 from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
 from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402

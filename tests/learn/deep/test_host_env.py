@@ -7,8 +7,7 @@ import small_envs  # noqa: F401 (registers environments)
 from echo_env import EchoEnv
 from small_runs import same
 
-from lazymdp.learn.deep.host_env import GymnasiumHost, Outcome, make_gymnasium_env, measure_reward_scale
-from lazymdp.wrappers.lazy_action import LazyAction
+from lazymdp.learn.deep.host_env import GymnasiumHost, Outcome
 
 
 def outcomes(host, seed, steps):
@@ -96,32 +95,6 @@ def test_an_environment_is_made_from_an_id_with_arguments_or_from_a_factory(tmp_
     assert GymnasiumHost("own_cart:OwnCart-v0", 1).n_actions == 2
 
 
-def test_what_is_no_environment_is_refused():
-    with pytest.raises(ValueError, match=r"env is 'nowhere-v0', which cannot be made: .* give module:Id-v0"):
-        make_gymnasium_env("nowhere-v0")
-    with pytest.raises(ValueError, match="env is 'no_such_module:X-v0', which cannot be made: No module named"):
-        make_gymnasium_env("no_such_module:X-v0")
-    with pytest.raises(ValueError, match=r"The module echo_env was imported, but it does not register X-v0\.$"):
-        make_gymnasium_env("echo_env:X-v0")
-    with pytest.raises(ValueError, match=r"env is 'CartPole-v1' with {'wind': 3}, which cannot be made: .*'wind'"):
-        make_gymnasium_env("CartPole-v1", {"wind": 3})
-    with pytest.raises(TypeError, match=r"the factory .*<lambda> returned a int, expected a Gymnasium environment"):
-        make_gymnasium_env(lambda: 3)
-    with pytest.raises(ValueError, match="has a lazy action already: give the environment without LazyAction"):
-        make_gymnasium_env(lambda: gym.wrappers.TimeLimit(LazyAction(EchoEnv()), 5))
-    one = EchoEnv()
-    with pytest.raises(ValueError, match="returned the same environment twice: a factory must make a new one"):
-        GymnasiumHost(lambda: one, 2)
-
-    class Listing(EchoEnv):
-        def __init__(self):
-            super().__init__()
-            self.observation_space = gym.spaces.Sequence(gym.spaces.Discrete(3))
-
-    with pytest.raises(ValueError, match=r"observation space Sequence.*, which cannot be flattened to a vector"):
-        GymnasiumHost(Listing, 1)
-
-
 def test_images_stay_bytes_and_other_observations_are_flattened():
     class Image(gym.Env):
         observation_space, action_space = gym.spaces.Box(0, 255, (40, 40, 3), np.uint8), gym.spaces.Discrete(2)
@@ -131,23 +104,3 @@ def test_images_stay_bytes_and_other_observations_are_flattened():
     assert (host.shape, host.frame_shape, host.dtype, host.n_frames) == ((40, 40, 3), (40, 40, 3), np.uint8, 1)
     assert GymnasiumHost("CliffWalking-v1", 1).shape == (48,)
     assert GymnasiumHost("Blackjack-v1", 1).dtype == np.float32
-
-
-def test_the_size_of_rewards_is_measured_before_training():
-    assert measure_reward_scale("CartPole-v1") == 1.0
-    assert measure_reward_scale("CartPole-v1") == measure_reward_scale("CartPole-v1", {})
-
-    class Paid(gym.RewardWrapper):
-        def reward(self, reward):
-            return 300.0 * reward
-
-    assert measure_reward_scale(lambda: Paid(gym.make("CartPole-v1"))) == 300.0
-    assert measure_reward_scale("MountainCar-v0", {"max_episode_steps": 20}) == 1.0
-
-    assert measure_reward_scale("FrozenLake-v1") == 1.0  # rewards are rare
-
-    class Unpaid(gym.RewardWrapper):
-        def reward(self, reward):
-            return 0.0
-
-    assert measure_reward_scale(lambda: Unpaid(gym.make("CartPole-v1"))) == 1.0

@@ -31,16 +31,15 @@ from lazymdp.learn.deep.atari import AtariHost
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault, unflattened
 from lazymdp.learn.deep.config import DQNConfig
 from lazymdp.learn.deep.dqn import DQN
-from lazymdp.learn.deep.host_env import (
+from lazymdp.learn.deep.gymnasium_env import (
     EnvFactory,
-    GymnasiumHost,
-    HostEnv,
     has_own_wrappers,
     make_again,
     make_gymnasium_env,
     name_of,
     time_limit,
 )
+from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv
 from lazymdp.learn.deep.jax_env import JaxEnv, from_table, minatar
 from lazymdp.learn.deep.named_arrays import parameters_from
 from lazymdp.learn.deep.networks import Parameters, is_finite, resize_head

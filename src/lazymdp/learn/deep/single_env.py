@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from lazymdp._colors import APPLE, BLUE, CONTROL, FLAG, GOLD, INK, LAZY, LEAF, LIGHT_WOOD, PLANK_GAP, WATER, rgb
 from lazymdp.learn.deep.atari import FRAMES_PER_STEP, MAX_FRAMES, SIDE, AtariHost
-from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv, make_again, make_gymnasium_env
+from lazymdp.learn.deep.gymnasium_env import make_again, make_gymnasium_env
+from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv
 from lazymdp.learn.deep.jax_env import JaxEnv
 
 CELL = 24

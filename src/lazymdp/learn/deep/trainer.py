@@ -24,7 +24,7 @@ from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.compiled_defaults import raising_failures
 from lazymdp.learn.deep.config import default_config, is_control
 from lazymdp.learn.deep.env_failures import EnvironmentFailed
-from lazymdp.learn.deep.host_env import EnvFactory, check_env, measure_reward_scale
+from lazymdp.learn.deep.gymnasium_env import EnvFactory, check_env, measure_reward_scale
 from lazymdp.learn.deep.metrics_file import Metrics
 from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, ReplayPart, RunFolder
 from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, TrainConfig

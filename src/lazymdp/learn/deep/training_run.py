@@ -20,7 +20,7 @@ from lazymdp.learn.deep import replay
 from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.dqn import DQN, DQNLearner
 from lazymdp.learn.deep.factory import make_agent, make_algorithm, warm_start
-from lazymdp.learn.deep.host_env import EnvFactory
+from lazymdp.learn.deep.gymnasium_env import EnvFactory
 from lazymdp.learn.deep.loops import make_loop
 from lazymdp.learn.deep.metrics_file import Metrics
 from lazymdp.learn.deep.named_arrays import Arrays
