@@ -1,6 +1,7 @@
 """Evaluation: whole episodes at several prices that meet the same randomness, their limits, their files."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,9 @@ def test_a_frontier_that_no_good_agent_has_is_doubted():
     (doubt,) = evaluation([5.0, 4.0, 3.5], [9, 9, 9], alone=3.3).doubts()  # 1.7 after the price
     assert doubt.startswith("at eta = 0.2, the agent's return after the price is lower than that of the default")
     assert evaluation([5.0], [9.0]).doubts() == []
+    whole = evaluation([3.0, 5.0], [9, 5])
+    (doubt,) = replace(whole, unfinished=whole.returns > np.median(whole.returns)).doubts()
+    assert doubt.endswith("But first raise max_steps: 50% of the episodes were stopped early.")
     one = evaluation([3.0, 9.0], [9, 5], alone=50.0)
     assert AgentEvaluation(one.etas, *(x[:, :1] for x in (one.returns, one.steps, one.controls, one.unfinished))
                            ).doubts() == []  # fmt: skip

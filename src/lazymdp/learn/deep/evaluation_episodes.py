@@ -111,6 +111,8 @@ class AgentEvaluation:
         found: list[str] = []
         if self.etas.ndim != 1:
             return found
+        stopped = float(self.unfinished.mean())
+        first = f" But first raise max_steps: {stopped:.0%} of the episodes were stopped early." if stopped else ""
         order = np.argsort(self.etas, kind="stable")
         _, low, high = (part[order] for part in skewed_mean_interval(self.returns.T))
         higher = [place for place in range(1, order.size) if low[place] > high[:place].min()]
@@ -121,7 +123,7 @@ class AgentEvaluation:
             )
             found.append(
                 f"the return rises with the price: at eta = {above} it is higher than at eta = {below}. Train longer, "
-                "or for a narrower range of prices."
+                f"or for a narrower range of prices.{first}"
             )
         if self.default_alone is not None:
             net = skewed_mean_interval(self.net_returns.T)
@@ -130,7 +132,7 @@ class AgentEvaluation:
             if worse:
                 found.append(
                     f"at eta = {', '.join(worse)}, the agent's return after the price is lower than that of the "
-                    "default policy alone: train longer."
+                    f"default policy alone: train longer.{first}"
                 )
         return found
 
