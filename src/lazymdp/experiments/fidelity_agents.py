@@ -55,7 +55,7 @@ _MASK_EPISODES = 4
 class Config:
     """Settings of the study."""
 
-    games: tuple[str, ...] = GAMES[:7]  # the games run so far
+    games: tuple[str, ...] = GAMES
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
     """Number of agents per environment; in Pong, of repetitions with one agent."""
