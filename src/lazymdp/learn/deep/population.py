@@ -16,8 +16,9 @@ from lazymdp.learn.deep import prices
 from lazymdp.learn.deep.algorithm import Algorithm
 from lazymdp.learn.deep.compiled_defaults import greedy
 from lazymdp.learn.deep.evaluation_episodes import AgentEvaluation, Episode, evaluate_compiled, play_compiled
-from lazymdp.learn.deep.loops import Run, iterate, start_compiled
+from lazymdp.learn.deep.loops import iterate, start_compiled
 from lazymdp.learn.deep.networks import Network, Parameters
+from lazymdp.learn.deep.turn import Run
 
 
 class Summary(NamedTuple):
