@@ -47,7 +47,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("seeds") > 1 and not hasattr(config, "workerinput"):  # not in the workers of pytest-xdist
-        config.pluginmanager.register(SeedsTable(Path(config.getoption("seeds_table"))))
+        config.pluginmanager.register(SeedsTable(Path(config.getoption("seeds_table")), config.getoption("seeds")))
 
 
 def pytest_collection_modifyitems(config, items):
@@ -67,8 +67,8 @@ def pytest_generate_tests(metafunc):
 class SeedsTable:
     """Collects the outcomes of learning tests, by test and seed."""
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, seeds):
+        self.path, self.seeds = path, seeds
         self.outcomes = defaultdict(dict)  # test -> seed -> (passed, seconds)
 
     def pytest_runtest_logreport(self, report):
@@ -98,6 +98,7 @@ class SeedsTable:
         for row in rows.values():
             line = f"{row['passed']:4} of {row['seeds']}  {row['median_seconds']:>7} s  {row['test']}"
             terminalreporter.line(line + (f"  failed: {row['failed_seeds']}" if row["failed_seeds"] else ""))
+        rows = {test: row for test, row in rows.items() if row["seeds"] == self.seeds}  # others were interrupted
         if self.path.exists():  # rows of tests that were not run are kept
             with open(self.path, newline="") as file:
                 rows = {row["test"]: row for row in csv.DictReader(file)} | rows

@@ -20,7 +20,8 @@ def check_explained(error, **given):
     message = str(error)
     named = [name for name in given if re.search(rf"\b{name.removesuffix('s')}s?\b", message)]
     assert named, f"names none of {', '.join(given)}: {message}"
-    shown = [float(number) for number in re.findall(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b", message)]
+    found = message.partition("expected")[0]  # what is expected would often be an entry of the arrays, such as 0 or 1
+    shown = [float(number) for number in re.findall(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b", found)]
     for array in (np.asarray(given[name]) for name in named):
         with np.errstate(all="ignore"):
             sums = [array.sum(), *array.sum(axis=-1).ravel()] if array.ndim else []

@@ -7,6 +7,7 @@ from lazymdp.cli.main import main
 WRONG = {
     "plot is frontier.txt, expected a file that ends in .png, .svg or .pdf": ["run", "--plot", "frontier.txt"],
     "the folder nowhere does not exist": ["run", "--plot", "nowhere/frontier.png"],
+    "--plot with 99 runs, expected at most": [*["run"] * 99, "--plot", "frontier.png"],
     "expected the folder of at least one run": [],
     "is not the folder of a run": ["run"],
     "seed is -1": ["run", "--seed", "-1"],

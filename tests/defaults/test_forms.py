@@ -149,7 +149,7 @@ def test_a_callable_of_neither_kind_is_refused_with_both_answers():
     space = EchoEnv(start=0)
     for function, message in (
         (lambda obs: 0.5, r"given one observation: it returned 0\.5 .* Given a batch of 4 observations: it returned 0"),
-        (lambda obs: obs["no"], r"given one observation: IndexError.* Given a batch of 4 observations: IndexError"),
+        (lambda obs: obs["no"], r"given one observation: IndexError.*\. Given a batch of 4 observations: IndexError"),
     ):
         with pytest.raises(BadAnswer, match=message):
             takes_batches(function, space.action_space, space.observation_space, VECTORS, 4)

@@ -50,7 +50,7 @@ def evaluate(
         epsilon: Probability of a random choice; Dopamine evaluates Atari with 0.001.
         seed: Random seed.
         best: Use the best checkpoint instead of the last one.
-        plot: Also draw return against control rate, one curve per run, into this file (PNG, SVG or PDF).
+        plot: Also draw return against control rate, one curve per run (at most 5), into this file (PNG, SVG or PDF).
         trust: Allow runs to run code that they name: modules of their environments and default policies, or pickles
             (Stable-Baselines3 models).
         json: Print JSON, one line per run.
@@ -60,7 +60,7 @@ def evaluate(
         raise ValueError(f"seed is {seed}, expected an integer from 0 to {2**31 - 1}.")
     if not runs:
         raise ValueError("no run is given, expected the folder of at least one run.")
-    check_plot(plot)
+    check_plot(plot, len(runs))
     for run in runs:
         check_control_rate(control_rate, RunFolder(run).config().settings)
     played: dict[str, Any] = {}
@@ -209,14 +209,18 @@ def say(text: str) -> None:
     ERR.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
-def check_plot(plot: Path | None) -> None:
-    """Raise an error if a picture cannot be written to this file."""
+def check_plot(plot: Path | None, curves: int = 1) -> None:
+    """Raise an error if a picture cannot be written to this file, or cannot show this many curves."""
     if plot is None:
         return
     if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"plot is {plot}, expected a file that ends in .png, .svg or .pdf.")
     if not plot.parent.is_dir():
         raise FileNotFoundError(f"plot is {plot}, but the folder {plot.parent} does not exist.")
+    from lazymdp.show.curves import MOST_CURVES
+
+    if curves > MOST_CURVES:
+        raise ValueError(f"--plot with {curves} runs, expected at most {MOST_CURVES}, which can be told apart.")
 
 
 def check_control_rate(control_rate: float | None, settings: AlgorithmConfig) -> None:

@@ -201,7 +201,8 @@ def resume(
         folder.resume(from_)  # raises an error if a checkpoint is missing
     step, total = folder.step(from_) or 0, config.total_steps
     if step >= total:
-        say(f"{run} is already complete ({step:,} steps). To extend it, give a larger number: --steps N.")
+        least = total + config.settings.steps_per_iteration
+        say(f"{run} is already complete ({step:,} steps). To extend it, give --steps with at least {least}.")
         agent = deep("factory").load(run, from_, trust=trust)
         return _evaluate_after_training(folder, agent, episodes, json, control_rate)
     say(f"Continuing from step {step:,} of {total:,}.")

@@ -282,7 +282,7 @@ def takes_batches(
             found.append(error)
     batch, single = found
     if isinstance(batch, BaseException) and isinstance(single, BaseException):
-        said = [str(error) if isinstance(error, BadAnswer) else repr(error) for error in (single, batch)]
+        said = [str(error) if isinstance(error, BadAnswer) else f"{error!r}." for error in (single, batch)]
         raise BadAnswer(f"given one observation: {said[0]} Given a batch of {count} observations: {said[1]}")
     if isinstance(batch, BaseException) or isinstance(single, BaseException):
         return isinstance(single, BaseException)

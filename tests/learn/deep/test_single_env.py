@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import small_envs
+from gymnasium.utils.env_checker import check_env
 from small_runs import chain, untrained_agent
 
 jax = pytest.importorskip("jax")
@@ -45,6 +46,7 @@ def test_a_minatar_game_is_an_environment_that_can_be_drawn():
     actions, _ = agent.predict(first, eta=0.1)
     assert actions.shape == (len(first),)
     assert agent.make_env(0.1).render() is None
+    check_env(env.unwrapped, skip_render_check=True)
     with pytest.raises(ValueError, match="render_mode is 'human', expected rgb_array or None"):
         agent.make_env(0.1, render_mode="human")
 
@@ -136,4 +138,6 @@ def test_an_agent_acts_in_an_atari_game():
     assert agent.predict(seen, eta=0.0)[0] in range(7)
     seen, reward, *_, info = env.step(env.lazy_action)
     assert seen.shape == (84, 84, 4) and info["base_action"] == 0 and reward == 0.0
+    again = gym.make(env.spec)  # as Gymnasium's environment checker does
+    assert (again.observation_space, again.action_space) == (env.observation_space, env.action_space)
     env.close()

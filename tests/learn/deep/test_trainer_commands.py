@@ -238,7 +238,7 @@ def test_a_run_is_extended(tmp_path, capsys):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert "steps is 256, but the run is planned for 512 steps" in refused(capsys, ["resume", folder, "--steps", "256"])
     assert main(["resume", str(folder), "--steps", "512", "--episodes", "2"]) == 0
-    assert "is already complete (512 steps). To extend it, give a larger number" in " ".join(
+    assert "is already complete (512 steps). To extend it, give --steps with at least 640." in " ".join(
         capsys.readouterr().err.split()
     )
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

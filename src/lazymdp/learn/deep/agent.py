@@ -137,7 +137,7 @@ class Agent:
             episode_start: `[N]` whether an episode begins, so that its `state` is ignored.
             deterministic: Choose the best action; a tie is lazy. Otherwise choose at random from all actions and being
                 lazy with the probability `final_epsilon` of training; `set_random_seed` makes this reproducible.
-            eta: Price, a number or `[N]`; required for a dial.
+            eta: Price, a number or `[N]`; required for a dial, which extrapolates outside the range it was trained for.
 
         Returns:
             The action, or `[N]` actions for a batch, with the numbers of the environment (`lazy_action` is lazy); and

@@ -112,7 +112,7 @@ def make_atari(env: str, render_mode: str | None = None) -> gym.Env[Any, Any]:
     return AtariImages(make_gymnasium_env(env, protocol))
 
 
-class AtariImages(gym.Wrapper[Any, Any, Any, Any]):
+class AtariImages(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
     """Dopamine's preprocessing of an emulator that shows single gray frames.
 
     A step is four frames. An image is the pixelwise maximum of the last two, averaged down to 84 x 84 pixels. An
@@ -120,7 +120,8 @@ class AtariImages(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
-        super().__init__(env)
+        gym.utils.RecordConstructorArgs.__init__(self)  # so that env.spec can make the environment again
+        gym.Wrapper.__init__(self, env)
         rows, columns = env.observation_space.shape or ()
         self._rows, self._columns = _averages(rows), _averages(columns)
         self.observation_space = AtariHost.space

@@ -252,7 +252,8 @@ def _run_training(
         if show_progress:
             if checkpoint is None:
                 name = config.env if config.env != GIVEN_IN_PYTHON else f"an environment {config.env}"
-                show_settings(config.algorithm, name, asdict(config.settings))
+                more = {"default_policy": config.default_policy, "seed": config.seed}
+                show_settings(config.algorithm, name, asdict(config.settings) | more)
             first = 0 if checkpoint is None else checkpoint.step
             bar = closing.enter_context(training_bar(config.total_steps, first))
         state = None if checkpoint is None else checkpoint.arrays
