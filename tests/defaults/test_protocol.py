@@ -70,7 +70,7 @@ BAD_FORMS = [
     (True, TypeError, r"default_policy is True, expected 'uniform'"),
     (None, TypeError, r"default_policy is None, expected 'uniform'"),
     (2.0, TypeError, r"default_policy is 2.0"),
-    ("unifrom", ValueError, r"'unifrom', which is neither 'uniform', 'noop' or 'repeat' nor a file"),
+    ("unifrom", ValueError, r"'unifrom', expected 'uniform', 'noop', 'repeat', or the path of"),
     (np.ones((4, 3)) / 3, ValueError, r"shape \(4, 3\), expected \(6, 3\): one row per observation"),
     (np.ones((7, 3)) / 3, ValueError, r"shape \(7, 3\), expected \(6, 3\).*and not one for the added state 'terminal'"),
     (np.ones((6, 3)) / 2, ValueError, r"observation 0: its probabilities \[0.5, 0.5, 0.5\] sum to 1.5, not 1"),

@@ -69,9 +69,11 @@ def load_stable_baselines(path: str | os.PathLike[str]) -> Any:
     """
     file = model_file(path)
     if file is None:
+        given = os.fspath(path)
+        run = f" For the agent of a run, give lz.learn.load({given!r}).as_default()." if os.path.isdir(path) else ""
         raise ValueError(
-            f"default_policy is {os.fspath(path)!r}, which is neither 'uniform', 'noop' or 'repeat' nor a file: "
-            "a path must lead to a model saved by Stable-Baselines3 (.zip)."
+            f"default_policy is {given!r}, expected 'uniform', 'noop', 'repeat', or the path of a model saved by "
+            f"Stable-Baselines3 (.zip).{run}"
         )
     try:
         with zipfile.ZipFile(file) as archive:

@@ -145,13 +145,19 @@ def test_states_may_be_numbers_and_other_shapes_are_refused():
     lake = small_agent()
     np.testing.assert_array_equal(lake.q(np.arange(16), 0.1), lake.q(np.eye(16), 0.1))
     np.testing.assert_array_equal(lake.lazy_gap([3, 4], 0.1), lake.lazy_gap(np.eye(16)[[3, 4]], 0.1))
-    for wrong in (np.zeros(16), np.zeros((2, 5)), 3):
+    for wrong in (np.zeros(15), np.zeros((2, 5)), 3.0):
         with pytest.raises(ValueError, match=r"observations have shape \(.*\), expected \[N, 16\], as in training"):
             lake.q(wrong, 0.1)
-    with pytest.raises(ValueError, match=r"give \[observation\] for a single one"):
-        lake.q(np.zeros(16), 0.1)
     with pytest.raises(ValueError, match="observations have the state 16, expected states from 0 to 15"):
         lake.q([3, 16], 0.1)
+
+
+@pytest.mark.parametrize("single", [3, np.eye(16)[3]], ids=["state", "one-hot"])
+def test_a_single_observation_has_a_single_answer(single):
+    lake = small_agent(eta=(0.01, 0.5))
+    assert lake.q(single, 0.1).tolist() == lake.q([3], 0.1)[0].tolist()
+    assert lake.lazy_gap(single, 0.1) == lake.lazy_gap([3], 0.1)[0]
+    assert lake.critical_eta(single) == lake.critical_eta([3])[0]
 
 
 def test_numbers_out_of_range_are_refused():
@@ -166,9 +172,8 @@ def test_numbers_out_of_range_are_refused():
             lake.as_default(temperature=wrong)
     with pytest.raises(ValueError, match="temperature is"):
         lake.as_default(temperature=1.0, epsilon=0.1)
-    for wrong in ([], 0.1):
-        with pytest.raises(ValueError, match="expected a list of prices"):
-            lake.evaluate(wrong)
+    with pytest.raises(ValueError, match="expected a list of prices"):
+        lake.evaluate([])
     with pytest.raises(ValueError, match=r"eta is -0\.1, expected prices from 0 to 1e\+12"):
         lake.evaluate([-0.1])
     with pytest.raises(ValueError, match=r"eta is 1e\+50, expected prices from 0 to"):  # infinite in single precision

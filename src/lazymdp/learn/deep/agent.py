@@ -45,7 +45,7 @@ from lazymdp.learn.deep.evaluation_episodes import (
 from lazymdp.learn.deep.host_env import GymnasiumHost
 from lazymdp.learn.deep.jax_env import JaxEnv
 from lazymdp.learn.deep.networks import Parameters
-from lazymdp.learn.deep.observations import to_batch, wrong_shape
+from lazymdp.learn.deep.observations import to_batch
 from lazymdp.learn.deep.price_search import ControlRatePrice, price_of_rate
 from lazymdp.learn.deep.single_env import make_single
 from lazymdp.wrappers.lazy_action import LazyAction
@@ -101,7 +101,7 @@ class Agent:
     def default_policy(self) -> HostDefault:
         """The default policy that the agent was trained with, as a `DefaultPolicy`."""
         return HostDefault(
-            lambda seen, last: self._default(self._batch(seen), jnp.asarray(last)), self.algorithm.env.first_action
+            lambda seen, last: self._default(self._batch(seen)[0], jnp.asarray(last)), self.algorithm.env.first_action
         )
 
     def at(self, eta: float) -> Agent:
@@ -186,11 +186,14 @@ class Agent:
         return self.wrap(make_single(self.algorithm.env, render_mode), price)
 
     def q(self, observations: Any, eta: ArrayLike | None = None) -> NDArray[np.float32]:
-        """Returns `[N, A]` values of taking control at price `eta` (a number or `[N]`; required for a dial)."""
-        seen = self._batch(observations)
+        """Returns `[N, A]` values of taking control at price `eta` (a number or `[N]`; required for a dial).
+
+        For a single observation, here and in `lazy_gap` and `critical_eta`, the result has no axis `N`.
+        """
+        seen, single = self._batch(observations)
         prices = self._prices(eta, len(seen))
-        outputs = self._apply(self.parameters, seen, prices)
-        return np.asarray(outputs[:, : self.algorithm.env.n_actions])
+        outputs = np.asarray(self._apply(self.parameters, seen, prices)[:, : self.algorithm.env.n_actions])
+        return outputs[0] if single else outputs
 
     def lazy_gap(
         self, observations: Any, eta: ArrayLike | None = None, last_actions: ArrayLike | None = None
@@ -200,13 +203,14 @@ class Agent:
         The agent takes control where the lazy-gap exceeds `eta`.
 
         Args:
-            observations: `[N, ...]` observations.
+            observations: `[N, ...]` observations, or a single one.
             eta: Price, a number or `[N]`; required for a dial.
             last_actions: `[N]` last executed actions, numbered from 0, for a default policy that depends on them; by
                 default the no-op.
         """
-        seen = self._batch(observations)
-        return self._lazy_gaps(seen, self._prices(eta, len(seen)), last_actions)
+        seen, single = self._batch(observations)
+        gaps = self._lazy_gaps(seen, self._prices(eta, len(seen)), last_actions)
+        return gaps[0] if single else gaps
 
     def _lazy_gaps(self, seen: Array, prices: Array, last_actions: ArrayLike | None) -> NDArray[np.float32]:
         """Returns the lazy-gaps of N observations at prices `[N]` or `[N, K]`, in the shape of the prices."""
@@ -255,7 +259,7 @@ class Agent:
         lower price, or the return after the price is lower than that of the default policy alone.
 
         Args:
-            etas: `[E]` prices; by default those that training reported on.
+            etas: `[E]` prices, or one price; by default those that training reported on.
             episodes: Number of episodes per price.
             seed: Random seed. Every price and the default policy alone use the same random numbers.
             epsilon: Probability of a random choice.
@@ -265,8 +269,6 @@ class Agent:
         if etas is None:
             etas = self.algorithm.config.reported_etas if self.eta is None else (self.eta,)
         given = several(etas, "etas", "a list of prices")
-        if np.ndim(etas) == 0:
-            raise ValueError(f"etas is {shown(etas)}, expected a list of prices.")
         prices = np.array([self._price(eta) for eta in given])
         if max_steps is not None:
             check_count(max_steps, "max_steps", "a number of steps")
@@ -301,7 +303,7 @@ class Agent:
         The lazy-gap is computed at `points` prices over the range trained for. The result is interpolated linearly
         between the last price at which the agent takes control and the next one. `last_actions` is as in `lazy_gap`.
         """
-        prices, seen = self._price_grid(points), self._batch(observations)
+        prices, (seen, single) = self._price_grid(points), self._batch(observations)
         noop, count = self.algorithm.env.noop, len(seen)
         last = np.full(count, noop) if last_actions is None else self._last(last_actions, "last_actions", count)
         rows = max(1, _MOST_ROWS // points)  # the network keeps its features for all prices of a row
@@ -319,7 +321,7 @@ class Agent:
                 if last + 1 < prices.size:
                     share = column[last] / (column[last] - column[last + 1])
                     critical[place] += share * (prices[last + 1] - prices[last])
-        return critical
+        return critical[0] if single else critical
 
     def for_control_rate(
         self,
@@ -356,12 +358,10 @@ class Agent:
 
         return price_of_rate(share, evaluation or played(np.array(self.algorithm.config.reported_etas)), played)
 
-    def _batch(self, observations: Any) -> Array:
-        """Returns a batch of observations in the form that the network expects."""
+    def _batch(self, observations: Any) -> tuple[Array, bool]:
+        """Returns observations in the form that the network expects, `[N, ...]`, and whether it was a single one."""
         seen, single = to_batch(self.algorithm.env, observations)
-        if single:
-            raise wrong_shape(np.shape(observations), self.algorithm.env.shape)
-        return jnp.asarray(seen)
+        return jnp.asarray(seen), single
 
     def _price(self, eta: float | None) -> float:
         """Returns one price; raises an error for a price that the agent was not trained for."""

@@ -50,17 +50,12 @@ def to_batch(env: JaxEnv | HostEnv, observations: Any) -> tuple[NDArray[Any], bo
     if len(shape) == 3 and _ends_in(seen, (shape[-1], *shape[:-1])) and not _ends_in(seen, shape):
         seen = np.moveaxis(seen, -3, -1)
     if not _ends_in(seen, shape):
-        raise wrong_shape(seen.shape, shape)
+        also = f", or observations of {space}" if isinstance(space, spaces.Dict | spaces.Tuple) else ""
+        raise ValueError(f"observations have shape {seen.shape}, expected [N, {_words(shape)}], as in training{also}.")
     if seen.dtype.kind in "iu" and seen.dtype != np.uint8 and env.dtype == np.uint8:
         seen = seen.astype(np.uint8)  # the network recognizes pixels by their type
     single = seen.ndim == len(shape)
     return seen[None] if single else seen, single
-
-
-def wrong_shape(found: tuple[int, ...], shape: tuple[int, ...]) -> ValueError:
-    """Returns the error for observations of another shape than `shape` or `[N, *shape]`."""
-    remedy = ": give [observation] for a single one." if found == shape else "."
-    return ValueError(f"observations have shape {found}, expected [N, {_words(shape)}], as in training" + remedy)
 
 
 def _words(shape: tuple[int, ...]) -> str:
