@@ -98,6 +98,8 @@ def test_bad_arguments_and_bad_folders_are_refused_in_one_line(tmp_path, capsys)
     for command, message in (
         (["run", "nothing.toml", "-o", "out"], "there is no study file nothing.toml"),
         (["run", study(tmp_path), "-o", "out", "--workers", "0"], "workers is 0, expected at least 1"),
+        (["run", study(tmp_path), "-o", "out", "--gpus", "1"], "gpus is 1, but only a cluster assigns GPUs to runs"),
+        (["run", study(tmp_path), "-o", ""], "the folder of the sweep is '', expected a local folder"),
         (
             ["run", study(tmp_path), "-o", "out", "--hang-seconds", "0"],
             "hang_seconds is 0.0, expected a number above 0",

@@ -63,6 +63,8 @@ def run(
         json: Print JSON.
     """
     _check_numbers(workers, cores, gpus, price_per_hour, checkpoint_seconds, hang_seconds)
+    if gpus and address is None:
+        raise ValueError(f"gpus is {gpus:g}, but only a cluster assigns GPUs to runs: give --address too.")
     from lazymdp.sweep.plan import check_runs
     from lazymdp.sweep.run_sweep import Prepared, Where, run_sweep
     from lazymdp.sweep.supervise import Limits
