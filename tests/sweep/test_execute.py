@@ -199,6 +199,11 @@ def test_a_run_uses_the_agent_of_another_run_and_a_run_of_the_user(write_study, 
     assert len(results) == 3 and results[0]["rows"] == undisturbed["rows"]
     alone = [result["rows"][-1]["mean_length"] for result in results]
     assert all(row["mean_length"] > 0 for result in results for row in result["rows"]) and len(alone) == 3
+    first, lazy, _ = study.specs.values()
+    folder.remove(f"runs/{first.id}/agent")
+    folder.remove(f"runs/{lazy.id}/result.json")
+    with pytest.raises(FileNotFoundError, match=f"agent is missing: delete .*{first.id} and start the sweep again"):
+        made(lazy, folder)
 
 
 def test_a_run_at_price_0_leaves_its_agent_at_half_of_its_final_score_and_others_use_it(write_study, tmp_path):
