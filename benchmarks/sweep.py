@@ -265,6 +265,7 @@ def prepare() -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "lazymdp-jax-benchmark"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: every other process of the machine goes first
 
 
 def page(results: dict) -> None:

@@ -98,6 +98,8 @@ def test_bad_arguments_and_bad_folders_are_refused_in_one_line(tmp_path, capsys)
     for command, message in (
         (["run", "nothing.toml", "-o", "out"], "there is no study file nothing.toml"),
         (["run", study(tmp_path), "-o", "out", "--workers", "0"], "workers is 0, expected at least 1"),
+        (["run", study(tmp_path), "-o", "out", "--gpus", "1"], "gpus is 1, but only a cluster assigns GPUs to runs"),
+        (["run", study(tmp_path), "-o", ""], "the folder of the sweep is '', expected a local folder"),
         (
             ["run", study(tmp_path), "-o", "out", "--hang-seconds", "0"],
             "hang_seconds is 0.0, expected a number above 0",
@@ -180,9 +182,19 @@ def test_brackets_in_the_names_of_runs_are_shown(capsys):
     status = SimpleNamespace(seconds_left=None, total=2, done=0, set_aside=[(label, "why [/]")], running=[running])
     OUT.print(_display(status), width=200)
     said = capsys.readouterr().out
-    for text in ("run [/bold]", "[red]m", "mod:Env[/]", "training [/] 50%", "set aside: why [/]"):
+    for text in ("run [/bold]", "[red]m", "mod:Env[/]", "training [/] 50%", "run [/bold]: why [/]"):
         assert text in said
     assert "algorithm" not in said and "default" not in said
+
+
+def test_the_state_fits_into_a_narrow_terminal(capsys):
+    given = {"run": "0123456789abcdef", "method": "lazy", "env": "some_module:Environment-v0", "price": "0.005 to 0.5"}
+    label = SimpleNamespace(**given, seed=3, algorithm="dqn", default_policy="uniform")
+    status = SimpleNamespace(seconds_left=None, total=30, done=0, set_aside=[(label, "why" * 300)] * 25, running=[])
+    OUT.print(_display(status), width=80)
+    said = capsys.readouterr().out
+    assert said.count("0123456789abcdef") == 40 and "0.005 to 0.5" in said and "5 more runs are not shown" in said
+    assert len(said.splitlines()) < 20 * 10  # 7 lines for a reason, and 2 for a row
 
 
 def test_runs_that_differ_in_the_algorithm_or_the_default_policy_are_told_apart(capsys):

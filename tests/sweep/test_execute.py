@@ -199,6 +199,11 @@ def test_a_run_uses_the_agent_of_another_run_and_a_run_of_the_user(write_study, 
     assert len(results) == 3 and results[0]["rows"] == undisturbed["rows"]
     alone = [result["rows"][-1]["mean_length"] for result in results]
     assert all(row["mean_length"] > 0 for result in results for row in result["rows"]) and len(alone) == 3
+    first, lazy, _ = study.specs.values()
+    folder.remove(f"runs/{first.id}/agent")
+    folder.remove(f"runs/{lazy.id}/result.json")
+    with pytest.raises(FileNotFoundError, match=f"agent is missing: delete .*{first.id} and start the sweep again"):
+        made(lazy, folder)
 
 
 def test_a_run_at_price_0_leaves_its_agent_at_half_of_its_final_score_and_others_use_it(write_study, tmp_path):
@@ -297,6 +302,28 @@ def test_what_cannot_be_made_is_refused_before_anything_starts(write_study, tmp_
     for name, reason in (("pqn", "is not a dqn run"), ("nowhere", "expected the folder of a dqn run")):
         with pytest.raises(StudyError, match=f"{name}.*{reason}"):
             check_runs(read_study(write_study(WARM.format(name))))
+    methods = SHORT + "[methods.a]\n[methods.b]\ndefault_policies = ['method:a:{}']\n"
+    for manner, reason in (
+        ("epsilon=2", "ends in 'epsilon=2', expected RUN"),
+        ("epsilon=", "ends in"),
+        ("x=y", "'y' is"),
+    ):
+        with pytest.raises(
+            StudyError, match=f"b on FrozenLake-v1 with the default policy method:a:{manner}: .*{reason}"
+        ):
+            check_runs(read_study(write_study(methods.format(manner))))
+    check_runs(read_study(write_study(methods.format("softmax=0.5"))))
+    methods = SHORT + "[methods.b]\nwarm_start = 'method:a'\n[methods.a]\n{}\n"
+    wide, scaled = (f"[methods.a.settings]\n{setting}" for setting in ("hidden = [8]", "reward_scale = 3.0"))
+    for other, reason in (
+        ("algorithms = ['pqn']", "its warm_start is the agent of a pqn run, expected that of a dqn run"),
+        ("prices = [[0.1, 0.2]]", "whether its price is a range is False, but True for the run that warm_start na"),
+        (wide, r"hidden is \(256, 256\), but \(8,\) for the run that warm_start names: make them equal"),
+        (scaled, r"reward_scale is 1\.0, but 3\.0 for"),
+    ):
+        with pytest.raises(StudyError, match=reason):
+            check_runs(read_study(write_study(methods.format(other))))
+    check_runs(read_study(write_study(methods.format(""))))
     with pytest.raises(StudyError, match=r"environments has 'NoSuch-v0'"):
         text = "environments = ['NoSuch-v0']\nalgorithms = ['dqn']\nprices = [0.1]"
         read_study(write_study(text))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def test_a_lost_node_a_killed_process_and_a_poisoned_run_leave_the_table_of_an_undisturbed_sweep():
     pytest.importorskip("jax")
     pytest.importorskip("ray", reason="pip install 'lazymdp[ray]'")
-    code = "import json, sweep; sweep.prepare(); print('FOUND ' + json.dumps(sweep.faults(6, 512, 3)))"
+    quickly = "from lazymdp.sweep import engine; engine._FIRST_WAIT = 0.2"  # twice four attempts at the poisoned run
+    code = f"{quickly}; import sweep; sweep.prepare(); sweep.faults(6, 512, 3)"
     environment = os.environ | {"SLOW_LAKE_PAUSE": "0.002"}
     made = subprocess.run(
         [sys.executable, "-c", code], cwd=BENCHMARKS, env=environment, capture_output=True, text=True, timeout=600
@@ -35,6 +37,21 @@ def test_without_ray_the_line_that_installs_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'lazymdp\[ray\]'"):
         Where(cluster="auto").pool("somewhere")
+
+
+def test_an_address_without_a_cluster_is_refused_at_once_and_nothing_is_written(write_study, tmp_path):
+    pytest.importorskip("jax")
+    pytest.importorskip("ray", reason="pip install 'lazymdp[ray]'")
+    from lazymdp.sweep.run_sweep import Prepared, Where, run_sweep
+
+    with socket.socket() as taken:  # a port at which nothing listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(
+            ConnectionError, match=f"address is {address}, but no Ray cluster answers there .*ray start"
+        ):
+            run_sweep(Prepared(write_study(), tmp_path / "sweep"), Where(cluster=address))
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_sigterm_stops_a_sweep_on_a_cluster_gently_although_ray_replaces_its_handler(monkeypatch):

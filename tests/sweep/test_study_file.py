@@ -49,10 +49,26 @@ def test_settings_apply_to_all_runs_or_to_those_of_an_algorithm_or_an_environmen
     for run in runs:
         config = run.spec.config
         assert config.settings.n_envs == (4 if config.env == "ALE/Pong-v5" else 8)
-        assert config.settings.steps == 100_000
+        assert config.settings.steps == config.total_steps == 100_000 // (n := config.settings.steps_per_iteration) * n
         assert (run.spec.evaluation.episodes, run.spec.evaluation.epsilon) == (7, 0.001)
         if config.algorithm == "dqn":
             assert config.settings.batch_size == 16
+
+
+def test_the_way_in_which_a_run_is_written_does_not_change_its_id(write_study):
+    text = "environments = ['minatar/breakout']\nalgorithms = ['pqn']\nprices = [{}]\nsteps = {}\nseeds = {}\n{}"
+    said = [
+        ("0.1", "409_600", "1", ""),
+        ("1e-1", "413_695", "[0]", "[settings]\nn_envs = 128\nmax_grad_norm = 10\n"),  # the same number of iterations
+        (
+            "0.10",
+            "409_601",
+            "1",
+            "default_policies = ['uniform']\n[methods.another_name]\n[evaluation]\nprices = [0.3]",
+        ),
+    ]
+    assert len({read_study(write_study(text.format(*one))).runs[0].spec.id for one in said}) == 1
+    assert read_study(write_study(text.format("0.1", "413_696", "1", ""))).runs[0].spec.config.total_steps == 413_696
 
 
 def test_methods_inherit_and_may_use_the_agents_of_other_methods(write_study):
@@ -110,16 +126,20 @@ def test_a_function_is_named_by_its_source(write_study, tmp_path, monkeypatch):
     assert not set(before) & {run.spec.id for run in read_study(write_study(ATARI, more)).runs}
 
 
-def test_a_function_in_a_package_is_named_by_the_source_of_the_package(write_study, tmp_path, monkeypatch):
+@pytest.mark.parametrize("whole", [True, False])  # whether there is an __init__.py
+def test_a_function_in_a_package_is_named_by_the_source_of_the_package(whole, write_study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "package_of_test").mkdir()
-    for name, text in (("__init__", ""), ("net", "SIZE = 1"), ("act", "from package_of_test.net import SIZE")):
-        (tmp_path / "package_of_test" / f"{name}.py").write_text(text)
-    more = "default_policies = ['package_of_test.act:act']\n"
+    name = f"package_of_test_{whole}"
+    (tmp_path / name).mkdir()
+    for file, text in (("__init__", ""), ("net", "SIZE = 1"), ("act", f"from {name}.net import SIZE")):
+        if whole or file != "__init__":
+            (tmp_path / name / f"{file}.py").write_text(text)
+    more = f"default_policies = ['{name}.act:act']\n"
     before = [run.spec.id for run in read_study(write_study(ATARI, more)).runs]
-    (tmp_path / "package_of_test" / "notes.txt").write_text("not code")
+    (tmp_path / name / "notes.txt").write_text("not code")
+    (tmp_path / name / ".#net.py").symlink_to("me@here.1234")  # as Emacs marks a file that is being edited
     assert before == [run.spec.id for run in read_study(write_study(ATARI, more)).runs]
-    (tmp_path / "package_of_test" / "net.py").write_text("SIZE = 2")
+    (tmp_path / name / "net.py").write_text("SIZE = 2")
     assert not set(before) & {run.spec.id for run in read_study(write_study(ATARI, more)).runs}
 
 

@@ -27,6 +27,10 @@ class Odd(gym.Wrapper):
             time.sleep(1000)
         if os.path.exists(os.environ["ODD_DIES"]):
             os.remove(os.environ["ODD_DIES"])
+            with open("forked", "w") as file:
+                file.write(str(time.monotonic()))
+            if os.fork() == 0:  # keeps the pipe open
+                time.sleep(100)
             os.kill(os.getpid(), 9)
         time.sleep(0.003)
         return self.env.step(action)
@@ -56,6 +60,7 @@ def test_a_killed_process_a_hang_and_a_stop_each_leave_a_checkpoint(job, tmp_pat
     (tmp_path / "ODD_DIES").write_text("")
     outcome = supervise(job, address, limits)
     assert outcome.status == "failed" and "SIGKILL" in outcome.reason and not (tmp_path / "ODD_DIES").exists()
+    assert time.monotonic() - float((tmp_path / "forked").read_text()) < 30.0  # it did not wait for the other process
     assert "***" in outcome.log and "never-write-this" not in outcome.log
     assert "progress.json" not in folder.names(f"runs/{name}")  # `status` must not show it as running
 

@@ -122,6 +122,9 @@ def test_a_file_and_an_unknown_protocol_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileExistsError, match="is a file: give a folder"):
         SweepFolder(tmp_path / "file")
+    for address in ("", "/", "file://", "s3://"):  # such as an empty variable of the shell
+        with pytest.raises(ValueError, match=f"the folder of the sweep is '{address}', expected a local folder, or an"):
+            SweepFolder(address)
     pytest.importorskip("fsspec")
     with pytest.raises(ValueError, match="nowhere://bucket: Protocol not known"):
         SweepFolder("nowhere://bucket")

@@ -25,7 +25,7 @@ Study = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml"
 Folder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
 Out = Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
-_ROWS = 20
+_ROWS, _REASON = 20, 400
 
 
 def run(
@@ -63,6 +63,8 @@ def run(
         json: Print JSON.
     """
     _check_numbers(workers, cores, gpus, price_per_hour, checkpoint_seconds, hang_seconds)
+    if gpus and address is None:
+        raise ValueError(f"gpus is {gpus:g}, but only a cluster assigns GPUs to runs: give --address too.")
     from lazymdp.sweep.plan import check_runs
     from lazymdp.sweep.run_sweep import Prepared, Where, run_sweep
     from lazymdp.sweep.supervise import Limits
@@ -252,13 +254,21 @@ def _display(status: Any) -> Group:
     # The algorithm and the default policy are shown where they tell runs apart.
     names = ["method", *_differing(labels, "algorithm"), "env", *_differing(labels, "default_policy"), "price", "seed"]
     headers = ("run", *({"env": "environment"}.get(name, name.replace("_", " ")) for name in names), "state")
-    table = Table(*(Column(header, overflow="fold") for header in headers))
+    table = Table(*(Column(name, overflow="fold", no_wrap=name in ("run", "price", "seed")) for name in headers))
     for one in status.running[:_ROWS]:
         more = f" ({one.runs} runs)" if one.runs > 1 else ""
         table.add_row(*_literal(one.label, names), Text(f"{one.doing} {one.share:.0%}{more}"))
-    for label, reason in status.set_aside[:_ROWS]:
-        table.add_row(*_literal(label, names), Text(f"set aside: {reason}", "red"))
-    return Group(head, table) if table.rows else Group(head)
+    for label, _ in status.set_aside[:_ROWS]:
+        table.add_row(*_literal(label, names), Text("set aside", "red"))
+    # The cells of a narrow terminal are too small for reasons.
+    reasons = [Text(f"{label.run}: {_shortened(reason)}") for label, reason in status.set_aside[:_ROWS]]
+    if hidden := max(0, len(status.running) - _ROWS) + max(0, len(status.set_aside) - _ROWS):
+        reasons.append(Text(f"{hidden} more runs are not shown: --json prints all."))
+    return Group(head, *([table] if table.rows else []), *reasons)
+
+
+def _shortened(reason: str) -> str:
+    return reason if len(reason) <= _REASON else f"{reason[: _REASON // 2]} ... {reason[-_REASON // 2 :]}"
 
 
 def _differing(labels: Sequence[Any], name: str) -> list[str]:

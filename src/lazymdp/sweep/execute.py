@@ -145,6 +145,9 @@ def resolved(spec: RunSpec, folder: SweepFolder) -> Iterator[TrainConfig]:
                     f"the run {name} left no agent at half of its final score, because too few episodes ended: train "
                     "it for more steps."
                 )
+            if kind == "run" and not (path / CONFIG).is_file():
+                again = f"delete {folder.shown}/runs/{name} and start the sweep again, which makes it anew"
+                raise FileNotFoundError(f"{folder.shown}/{source} is missing: {again}.")
             if not (path / CONFIG).is_file():
                 files = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
                 if len(files) != 1:

@@ -99,27 +99,48 @@ def check_runs(study: Study) -> None:
     factory, checked = deep("factory"), set()
     for run in study.runs:
         config: Any = run.spec.config
-        policy = _original(study, config.default_policy)
-        policy = "uniform" if policy is None else policy  # the agent of another run does not exist yet
-        config, start = replace(config, default_policy=policy), None
-        if getattr(config.settings, "warm_start", None):
-            start = _original(study, config.settings.warm_start)
-            config = replace(config, settings=replace(config.settings, warm_start=start))
-        # Prices, seeds and lengths have been checked; what is made here does not depend on them, except that a network
-        # to start from has to fit.
-        shape = (config.settings.form, config.settings.network) if start is None else config.settings
-        key = (config.env, str(config.env_kwargs), policy, config.algorithm, shape)
-        if key in checked:
-            continue
-        checked.add(key)
         try:
-            factory.check(config)
+            policy = _original(study, config.default_policy)
+            if policy is None:  # the agent of another run does not exist yet
+                factory.choice_of(_reference(config.default_policy)[2])
+                policy = "uniform"
+            config, start = replace(config, default_policy=policy), None
+            if getattr(config.settings, "warm_start", None):
+                start = _original(study, config.settings.warm_start)
+                if start is None:
+                    _check_start(study, config.settings)
+                config = replace(config, settings=replace(config.settings, warm_start=start))
+            # Prices, seeds and lengths have been checked; what is made here does not depend on them, except that a
+            # network to start from has to fit.
+            shape = (config.settings.form, config.settings.network) if start is None else config.settings
+            key = (config.env, str(config.env_kwargs), policy, config.algorithm, shape)
+            if key not in checked:
+                checked.add(key)
+                factory.check(config)
         except ImportError as error:
             raise ImportError(f"{study.path}: {run.method} on {config.env}: {error}") from error
         except (ValueError, TypeError, RuntimeError, OSError) as error:
             raise StudyError(
                 f"{study.path}: {run.method} on {config.env} with the default policy {run.default_policy}: {error}"
             ) from error
+
+
+def _check_start(study: Study, settings: Any) -> None:
+    """Raises an error if a run cannot start from the network of another run of the study, which does not exist yet."""
+    theirs: Any = study.specs[_reference(settings.warm_start)[1]].config.settings
+    if theirs.name != settings.name:
+        raise ValueError(f"its warm_start is the agent of a {theirs.name} run, expected that of a {settings.name} run.")
+    for name in ("network", "hidden", "layer_norm", "reward_scale", "is_range"):
+        given, wanted = getattr(settings, name), getattr(theirs, name)
+        if given != wanted:
+            what = "whether its price is a range" if name == "is_range" else name
+            raise ValueError(f"{what} is {given}, but {wanted} for the run that warm_start names: make them equal.")
+
+
+def _reference(text: str) -> tuple[str, str, str]:
+    found = reference(text)
+    assert found is not None  # the reader of the study has put references in place of other methods
+    return found
 
 
 def _original(study: Study, text: str) -> str | None:

@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import json
 import signal
+import socket
 import sys
 import threading
 import time
@@ -38,8 +39,16 @@ class RayPool:
     def __init__(self, address: str, cluster: str, workers: int | None, limits: Limits, gpus: float = 0.0) -> None:
         self._ray = _ray()
         if not self._ray.is_initialized():
-            with _same_sigterm():
-                self._ray.init(address=cluster, log_to_driver=False, logging_level="error")
+            try:
+                _knock(cluster)
+                with _same_sigterm():
+                    self._ray.init(address=cluster, log_to_driver=False, logging_level="error")
+            except (OSError, RuntimeError, ValueError) as error:
+                reason = " ".join(str(error).split()).rstrip(".")
+                raise ConnectionError(
+                    f"address is {cluster}, but no Ray cluster answers there ({reason}): start one with `ray start "
+                    "--head`, or give the address that this command prints."
+                ) from error
         self._address, self._workers, self._limits, self._gpus = address, workers, limits, gpus
         self._jobs: dict[Any, Job] = {}
         options = {"num_cpus": limits.cores, "num_gpus": gpus, "max_retries": 0, "max_calls": 0}
@@ -100,6 +109,13 @@ def _supervise_task(specs: str, address: str, limits: dict[str, Any], path: list
         return dataclasses.asdict(supervise(job, address, Limits(**limits)))
     except KeyboardInterrupt:
         return dataclasses.asdict(Outcome("stopped"))
+
+
+def _knock(cluster: str) -> None:
+    """Raises an error if nothing listens at `host:port`; Ray itself would try for minutes, deaf to Ctrl-C."""
+    host, _, port = cluster.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
 
 
 @contextmanager

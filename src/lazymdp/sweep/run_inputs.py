@@ -107,11 +107,17 @@ def _source_checksum(module: str) -> str:
         found = None
     finally:
         sys.path.pop()
-    if found is None or not found.origin or not Path(found.origin).is_file():
+    if found is None:
         return "unknown"
-    digest, first = hashlib.sha256(), Path(found.origin)
-    folder = first.parent if found.submodule_search_locations else None
-    for path in [first] if folder is None else sorted(folder.rglob("*.py")):
-        name = "" if folder is None else f"{path.relative_to(folder).as_posix()} {path.stat().st_size} "
-        digest.update(name.encode() + path.read_bytes())
+    digest = hashlib.sha256()
+    if found.submodule_search_locations is not None:  # a package; one without __init__.py may have several folders
+        for folder in map(Path, found.submodule_search_locations):
+            for path in sorted(folder.rglob("*.py")):
+                if path.is_file():  # Emacs marks files that are being edited by links that lead nowhere
+                    digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size} ".encode())
+                    digest.update(path.read_bytes())
+    elif found.origin and Path(found.origin).is_file():
+        digest.update(Path(found.origin).read_bytes())
+    else:
+        return "unknown"
     return digest.hexdigest()[:16]

@@ -104,13 +104,13 @@ def run_sweep(
     study, folder = prepared.study, prepared.folder
     labels = [RunLabels.of(run) for run in study.runs]
     check_runs(study)
+    pool = where.pool(folder.address if folder.local is None else str(folder.local))  # fails if there is no cluster
     with only_sweep(folder, tell) as lost:
         folder.write(STUDY, study.path.read_text(encoding="utf-8"))
         study.inputs.send(folder)
         write_plan(folder, study.runs)
         for name in prepared.retried:
             folder.remove(f"runs/{name}/{FAILED}")
-        pool = where.pool(folder.address if folder.local is None else str(folder.local))
         aside = dict(prepared.set_aside)
         sweep = Sweep(folder, labels, prepared.results, pool, tell, lambda: stop() or lost(), set_aside=aside)
         sweep.run(prepared.plan.jobs)

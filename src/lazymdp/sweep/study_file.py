@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,9 @@ class _Reader:
         if is_control(env) and "reward_scale" not in settings:
             settings["reward_scale"] = self._reward_scale(at, env, env_kwargs)
         try:
-            config = TrainConfig(env, default_config(env, algorithm, **settings), policy, seed, env_kwargs)
+            made = default_config(env, algorithm, **settings)
+            made = replace(made, steps=made.total_steps)  # whole iterations: all that decides the result
+            config = TrainConfig(env, made, policy, seed, env_kwargs)
         except (ValueError, TypeError) as error:
             raise StudyError(f"{self.file}: {at or 'runs of '}{algorithm} on {env}: {error}") from error
         evaluation = self._evaluation(at, given.get("evaluation", {}), price, config)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,9 @@ _LOG = 2_000
 """Number of characters of the end of a failed job's standard error that are kept."""
 _GRACE = 60.0
 """Seconds that a job has to write a checkpoint after it was asked to stop."""
+_LAST_WORDS = 5.0
+"""Seconds in which the messages of a process that has ended are read: a process that it has forked may keep the pipe
+open forever."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def _watch(
         process.stdin.write(given + "\n")
         process.stdin.close()
     alive = told = time.monotonic()
-    stopped_at, error, shown = None, "", _Progress(folder, job)
+    stopped_at, ended_at, error, shown = None, None, "", _Progress(folder, job)
     every = 2.0 if folder.local is not None else 10.0  # seconds between two reports of progress
     while process.poll() is None or reader.is_alive():
         try:
@@ -122,9 +126,13 @@ def _watch(
         if stopped_at is None and asked_to_stop():
             stopped_at = now
             process.terminate()
-        if stopped_at is not None and now - stopped_at > _GRACE:
+        if process.poll() is not None:
+            ended_at = ended_at or now
+            if now - ended_at > _LAST_WORDS:
+                break
+        elif stopped_at is not None and now - stopped_at > _GRACE:
             process.kill()
-        elif now - alive > limits.hang_seconds and process.poll() is None:
+        elif now - alive > limits.hang_seconds:
             process.kill()
             return f"it gave no sign of life for {limits.hang_seconds:g} s"
     while not messages.empty():
@@ -143,9 +151,10 @@ def _end_of(log: IO[bytes]) -> str:
 
 
 def _read(stream: IO[str], messages: queue.Queue[dict[str, Any]]) -> None:
-    for line in stream:
-        with contextlib.suppress(ValueError):
-            messages.put(json.loads(line))
+    with stream:
+        for line in stream:
+            with contextlib.suppress(ValueError):
+                messages.put(json.loads(line))
 
 
 class _Progress:
@@ -172,7 +181,7 @@ class _Progress:
 
 
 def _end(process: subprocess.Popen[str], gently: bool) -> None:
-    """Ends a process that still runs; if `gently`, it can first write a checkpoint."""
+    """Ends a process that still runs, and those that it has started; if `gently`, it can first write a checkpoint."""
     if gently and process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -180,10 +189,11 @@ def _end(process: subprocess.Popen[str], gently: bool) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
+    with contextlib.suppress(AttributeError, OSError):  # it leads a group of its own; there are none on Windows
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
 
 
 def _exit_reason(code: int) -> str:

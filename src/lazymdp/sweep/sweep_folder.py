@@ -63,7 +63,12 @@ class SweepFolder:
     """
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
-        self.address = os.fspath(address).removeprefix("file://").rstrip("/") or "/"
+        self.address = os.fspath(address).removeprefix("file://").rstrip("/")
+        if not self.address or self.address.endswith(":"):
+            raise ValueError(
+                f"the folder of the sweep is {os.fspath(address)!r}, expected a local folder, or an address such as "
+                "s3://bucket/study."
+            )
         self.local = None if "://" in self.address else Path(self.address).absolute()
         if self.local is not None and self.local.exists() and not self.local.is_dir():
             raise FileExistsError(f"{self.local} is a file: give a folder for the sweep.")

@@ -205,6 +205,19 @@ def test_a_default_policy_that_fails_during_training_is_named():
         )
 
 
+def test_a_default_policy_that_fails_in_a_small_program_is_named():
+    left = iter(range(100))
+
+    def act(state):
+        if next(left, None) is None:
+            raise RuntimeError("poisoned")
+        return 0
+
+    settings = {"hidden": [8], "n_envs": 4, "rollout": 8, "minibatches": 2, "reward_scale": 1.0}
+    with pytest.raises(BadDefault, match=r"failed on array\(\[.*RuntimeError\('poisoned'\)"):
+        lz.learn.train("FrozenLake-v1", algorithm="pqn", eta=0.1, default_policy=act, steps=2048, **settings)
+
+
 @pytest.mark.interop
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
 def test_a_stable_baselines_model_acts_as_in_lazy_action(name, tmp_path):

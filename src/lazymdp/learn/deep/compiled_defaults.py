@@ -157,7 +157,7 @@ def raising_failures(default_policy: CompiledDefault) -> Iterator[None]:
     before, logger.disabled = logger.disabled, True
     try:
         yield
-    except jax.errors.JaxRuntimeError:
+    except (jax.errors.JaxRuntimeError, ValueError):  # ValueError: a program that JAX executes at once, being small
         failure = getattr(default_policy, "failure", None)
         if failure is None:
             raise

@@ -326,6 +326,7 @@ def _examples(env: JaxEnv | HostEnv, space: spaces.Space[Any]) -> NDArray[Any]:
 
 def _network_default(folder: Path, manner: str, env: JaxEnv | HostEnv) -> CompiledDefault:
     """Returns the network of a run as a default policy; `manner` is empty, `epsilon=...` or `softmax=...`."""
+    kind, number = choice_of(manner)
     agent = _load_network(folder, env)
     _check_fits(agent, folder, env)
 
@@ -333,15 +334,26 @@ def _network_default(folder: Path, manner: str, env: JaxEnv | HostEnv) -> Compil
         price = jnp.zeros(observations.shape[0])
         return agent.algorithm.network.apply(agent.parameters, observations, price)[:, : env.n_actions]
 
+    if kind == "softmax":
+        return compiled_defaults.softmax(values, number)
+    return compiled_defaults.greedy(values, number)
+
+
+def choice_of(manner: str) -> tuple[str, float]:
+    """Returns how the network of a run chooses: `greedy` and its epsilon, or `softmax` and its temperature.
+
+    Args:
+        manner: What follows the folder of the run: empty, `greedy`, `epsilon=...` or `softmax=...`.
+    """
     kind, _, given = manner.partition("=")
     try:
         number = float(given or 0.0)
     except ValueError as error:
         raise ValueError(f"default_policy ends in {manner!r}, but {given!r} is not a number.") from error
     if kind == "softmax" and number > 0.0:
-        return compiled_defaults.softmax(values, number)
+        return "softmax", number
     if manner in ("", "greedy") or (kind == "epsilon" and given and 0.0 <= number <= 1.0):
-        return compiled_defaults.greedy(values, number)
+        return "greedy", number
     raise ValueError(f"default_policy ends in {manner!r}, expected RUN (greedy), RUN:epsilon=0.1 or RUN:softmax=0.5.")
 
 
