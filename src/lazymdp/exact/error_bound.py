@@ -97,9 +97,14 @@ class Certificate:
         return self(middle, middle, value)[1]
 
 
-def check_lifetimes(mdp: MDP) -> None:
-    """Raises an error if some policy of the model is not proven to have finite values."""
-    hidden = EPS * (mdp.max_successors + mdp.n_actions + 4)
+def check_lifetimes(mdp: MDP, default_defect: float = 0.0) -> None:
+    """Raises an error if some policy of the model is not proven to have finite values.
+
+    Args:
+        mdp: The base model.
+        default_defect: Largest difference from 1 of the row sums of the default policy, if lazy steps count as well.
+    """
+    hidden = default_defect + EPS * (mdp.max_successors + mdp.n_actions + 4)
     if mdp.gamma * (1.0 + mdp.row_defect + hidden) >= 1.0 and max_steps_to_absorption(mdp, hidden) == np.inf:
         raise ValueError(too_long(mdp))
 
