@@ -55,10 +55,17 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
     check_count(horizon, "horizon", "a number of steps")
     mdp, rows = lazy.mdp, rows_of(lazy)
     n_states, n_actions = mdp.n_states, mdp.n_actions
-    value = np.zeros((horizon + 1, n_states))
-    q = np.empty((horizon, n_states * n_actions))
-    gap = np.empty((horizon, n_states))
-    action = np.empty((horizon, n_states), dtype=np.int64)
+    try:
+        value = np.zeros((horizon + 1, n_states))
+        q = np.empty((horizon, n_states * n_actions))
+        gap = np.empty((horizon, n_states))
+        action = np.empty((horizon, n_states), dtype=np.int64)
+    except MemoryError as error:
+        size = 8e-9 * horizon * n_states * (n_actions + 3)
+        raise ValueError(
+            f"horizon is {horizon}, for which the solution would need {size:.3g} GB of memory: use fewer steps, or an "
+            "infinite horizon."
+        ) from error
     none = np.empty(0, dtype=np.int64)
     error, terms = 0.0, rounding_terms(mdp)
     kept = mdp.gamma * (1.0 + mdp.row_defect) * (1.0 + lazy.default_defect)

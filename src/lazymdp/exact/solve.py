@@ -145,7 +145,7 @@ def _check_horizon_alone(horizon: int, **others: object) -> None:
     """Raises an error if an argument for the infinite horizon is given together with a finite one."""
     unused = {"tol": None, "method": "auto", "max_iterations": _MOST_ITERATIONS, "progress": None}
     for name, value in others.items():
-        if value != unused[name]:
+        if isinstance(value, np.ndarray) or value != unused[name]:
             raise ValueError(
                 f"{name} is {value!r}, but with horizon = {horizon!r} the solution is exact up to rounding errors and "
                 f"{name} has no meaning: leave it out, or leave out the horizon."
