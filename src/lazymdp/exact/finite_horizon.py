@@ -60,12 +60,12 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
         q = np.empty((horizon, n_states * n_actions))
         gap = np.empty((horizon, n_states))
         action = np.empty((horizon, n_states), dtype=np.int64)
-    except MemoryError as error:
+    except MemoryError as refused:
         size = 8e-9 * horizon * n_states * (n_actions + 3)
         raise ValueError(
             f"horizon is {horizon}, for which the solution would need {size:.3g} GB of memory: use fewer steps, or an "
             "infinite horizon."
-        ) from error
+        ) from refused
     none = np.empty(0, dtype=np.int64)
     error, terms = 0.0, rounding_terms(mdp)
     kept = mdp.gamma * (1.0 + mdp.row_defect) * (1.0 + lazy.default_defect)
