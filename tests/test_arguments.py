@@ -158,6 +158,17 @@ def test_a_horizon_says_what_it_cannot_do():
         lz.solve(LAZY, np.ones(2), horizon=3)
 
 
+def test_rewards_so_small_that_products_underflow_are_refused():
+    with pytest.raises(ValueError, match="rewards are at most 1e-310 in size, expected a reward of at least 1e-100"):
+        lz.MDP([[[1.0]]], [[-1e-310]], 0.9)
+    zero = lz.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [[0.0], [0.0]], 0.9)
+    bonus = lz.LazyMDP(zero, [[1.0], [1.0]], -1e-320)  # a value of 1e-319, up to a relative error of 1e-4
+    with pytest.warns(lz.NotConverged):
+        found = lz.solve(bonus)
+    assert 1e-319 < found.error_bound < 1e-300
+    assert lz.solve(bonus, horizon=2).error_bound > 0.0
+
+
 def test_a_sparse_array_with_one_axis_is_no_model():
     with pytest.raises(ValueError, match=r"transitions are a sparse array of shape \(2,\), expected \[S\*A, S\]"):
         lz.MDP(sp.coo_array(np.ones(2)), [[0.0]], 0.9)

@@ -20,6 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 LARGEST = 1e100
 """Largest absolute value of a reward or a price. Beyond it, values and their products could overflow."""
 
+SMALLEST = 1e-100
+"""Smallest size of the largest reward, unless all are 0. Below it, rounding errors could be larger than their bounds,
+because products underflow."""
+
 MOST_COUNTED = 2**53
 """Largest number of episodes or steps: beyond it, not every integer is a double."""
 

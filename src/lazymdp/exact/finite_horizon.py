@@ -12,7 +12,7 @@ from lazymdp._arguments import check_count
 from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.bellman import over_states, rows_of
-from lazymdp.exact.linear import EPS, rounding_terms
+from lazymdp.exact.linear import backup_error, rounding_terms
 from lazymdp.lazy import LazyMDP
 
 
@@ -74,7 +74,7 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
         over_states(bellman.action_values, rows, value[t + 1], q[t], gap[t], action[t])
         over_states(bellman.backup, rows, value[t + 1], value[t], none)
         scale = mdp.max_reward + float(np.abs(value[t + 1]).max())
-        rounding = EPS * terms * (scale + abs(lazy.eta))
+        rounding = backup_error(terms, scale + abs(lazy.eta))
         # As in `Certificate.gap_margin`.
         margins[t] = 2.0 * kept * error + 4.0 * rounding + 2.0 * lazy.default_defect * scale
         error = kept * error + rounding
