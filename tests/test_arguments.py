@@ -7,6 +7,7 @@ from fractions import Fraction
 import gymnasium as gym
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import lazymdp as lz
 from lazymdp._arguments import check_eta, check_integer, check_number, check_seed, check_seeds
@@ -144,10 +145,33 @@ Q = {"lazy_gap": lambda q: lz.lazy_gap(q, [0.5, 0.5]), "action_gap": lz.action_g
 
 
 @pytest.mark.parametrize("measure", Q)
-@pytest.mark.parametrize("bad", [[-np.inf, 0.0], [0.0, np.inf], [np.nan, 0.0], ["a", "b"], [], 1.0], ids=repr)
+@pytest.mark.parametrize("bad", [[-np.inf, 0.0], [1e308, 0.0], [np.nan, 0.0], ["a", "b"], [], 1.0], ids=repr)
 def test_values_of_actions_are_finite_numbers(measure, bad):
     with pytest.raises(ValueError, match=r"^q (is|has shape) .*, expected"):
         Q[measure](bad)
+
+
+def test_a_horizon_says_what_it_cannot_do():
+    with pytest.raises(ValueError, match=r"horizon is 1000000000000, for which .* would need 8e\+04 GB of memory"):
+        lz.solve(LAZY, horizon=10**12)
+    with pytest.raises(ValueError, match=r"tol is array\(\[1\., 1\.\]\), but with horizon = 3"):
+        lz.solve(LAZY, np.ones(2), horizon=3)
+
+
+def test_rewards_so_small_that_products_underflow_are_refused():
+    with pytest.raises(ValueError, match="rewards are at most 1e-310 in size, expected a reward of at least 1e-100"):
+        lz.MDP([[[1.0]]], [[-1e-310]], 0.9)
+    zero = lz.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [[0.0], [0.0]], 0.9)
+    bonus = lz.LazyMDP(zero, [[1.0], [1.0]], -1e-320)  # a value of 1e-319, up to a relative error of 1e-4
+    with pytest.warns(lz.NotConverged):
+        found = lz.solve(bonus)
+    assert 1e-319 < found.error_bound < 1e-300
+    assert lz.solve(bonus, horizon=2).error_bound > 0.0
+
+
+def test_a_sparse_array_with_one_axis_is_no_model():
+    with pytest.raises(ValueError, match=r"transitions are a sparse array of shape \(2,\), expected \[S\*A, S\]"):
+        lz.MDP(sp.coo_array(np.ones(2)), [[0.0]], 0.9)
 
 
 @pytest.mark.parametrize("bad", [[0.5, 0.6], [1.5, -0.5], [1.0], [np.nan, 1.0], ["a", "b"], 0.5], ids=repr)

@@ -20,6 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 LARGEST = 1e100
 """Largest absolute value of a reward or a price. Beyond it, values and their products could overflow."""
 
+SMALLEST = 1e-100
+"""Smallest size of the largest reward, unless all are 0. Below it, rounding errors could be larger than their bounds,
+because products underflow."""
+
 MOST_COUNTED = 2**53
 """Largest number of episodes or steps: beyond it, not every integer is a double."""
 
@@ -202,16 +206,19 @@ def check_names(names: Sequence[str] | None, count: int, what: str) -> tuple[str
 
 
 def check_finite(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Returns an array `[..., A]` of finite numbers with at least one column."""
+    """Returns an array `[..., A]` of finite numbers, at most `LARGEST` in size, with at least one column."""
     given = plain_array(values, f"{name} is")
     if given.dtype.kind not in "biuf":
         raise ValueError(f"{name} is of type {given.dtype}, expected real numbers.")
     array = given.astype(np.float64)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"{name} has shape {array.shape}, expected [..., A] with at least one action.")
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name} is {array[place]} at {place}, expected finite numbers.")
+    inside = np.abs(array) <= LARGEST
+    if not inside.all():  # also catches nan
+        place = tuple(int(i) for i in np.argwhere(~inside)[0])
+        raise ValueError(
+            f"{name} is {array[place]} at {place}, expected finite numbers between -{LARGEST:g} and {LARGEST:g}."
+        )
     return array
 
 

@@ -20,8 +20,10 @@ def transition_rows(transitions: Any) -> sp.csr_array:
 
     Sparse arrays that need no conversion are shared with the caller, not copied.
     """
-    if sp.issparse(transitions):
+    if sp.issparse(transitions) and transitions.ndim == 2:
         matrix = transitions
+    elif sp.issparse(transitions):
+        raise ValueError(f"transitions are a sparse array of shape {transitions.shape}, expected [S*A, S].")
     elif isinstance(transitions, list | tuple) and len(transitions) and sp.issparse(transitions[0]):
         matrix = _interleave(transitions)
     else:

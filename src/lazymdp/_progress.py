@@ -1,16 +1,40 @@
-"""Progress on standard error: the share done, the speed and the remaining time."""
+"""The console, and progress on standard error: the share done, the speed and the remaining time."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.segment import Segment
 
-ERR = Console(stderr=True, emoji=False)
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters other than the end of a line, and halves of characters, which cannot be encoded."""
+
+
+def printable(text: str) -> str:
+    r"""Returns a text with escapes such as `\x1b` in place of control characters."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class PlainConsole(Console):
+    """A console that prints escapes in place of the control characters in a text.
+
+    Names in a model may come from someone else, and a terminal obeys control characters: it would change colors, or
+    erase what stands above.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Renders without control characters, except those of the console itself."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+ERR = PlainConsole(stderr=True, emoji=False)
 
 
 @contextmanager

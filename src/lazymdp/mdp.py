@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._arguments import (
     LARGEST,
+    SMALLEST,
     check_gamma,
     check_integer,
     check_names,
@@ -46,7 +47,8 @@ class MDP:
     Args:
         transitions: `[S, A, S]` array, or a list of A sparse `[S, S]` matrices (one per action), or one sparse
             `[S*A, S]` matrix whose row `s*A + a` belongs to state `s` and action `a`.
-        rewards: `[S, A]` expected reward of each action in each state. A large array that needs no conversion is
+        rewards: `[S, A]` expected reward of each action in each state, at most 1e100 in size. Unless all are 0, the
+            largest must be at least 1e-100 in size. A large array that needs no conversion is
             shared and not copied: do not change it afterwards.
         gamma: Discount in `[0, 1]`. With 1, infinite-horizon methods require that every policy reaches an absorbing
             state with probability 1, and raise an error otherwise. Finite-horizon methods accept any discount.
@@ -300,6 +302,11 @@ class MDP:
             raise ValueError(
                 f"reward of {self._place(row)} is {array.flat[row]}, expected a number between -{LARGEST:g} and "
                 f"{LARGEST:g}."
+            )
+        if 0.0 < (largest := float(np.abs(array).max())) < SMALLEST:
+            raise ValueError(
+                f"rewards are at most {largest} in size, expected a reward of at least {SMALLEST:g}, or only 0: give "
+                "them in a smaller unit."
             )
         return array
 

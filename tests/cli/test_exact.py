@@ -119,3 +119,20 @@ def test_brackets_in_names_are_printed_as_they_are(tmp_path, capsys):
     assert "[i]page :car:.html" in capsys.readouterr().out.replace("\n", "")
     assert main(["solve", str(tmp_path / "[/bold] :car: none.npz"), "--eta", "0.01"]) == 2
     assert "[/bold] :car: none.npz" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(capsys, tmp_path, monkeypatch):
+    """They could change its colors or erase what stands above; half of a character cannot be encoded."""
+    monkeypatch.setenv("COLUMNS", "120")
+    names = ["\x1b[2Jred", "nul\0mid", "tail\0", "\x9b31m\a\b\r", "\ud800"]
+    circle = np.roll(np.eye(5), 1, axis=1)[:, None]
+    mdp = lz.MDP(circle, np.ones((5, 1)), 0.9, state_names=names, action_names=["\x1bgo"])
+    mdp.save(tmp_path / "model.npz")
+    assert lz.MDP.load(tmp_path / "model.npz").state_names == tuple(names)
+    assert main(["solve", str(tmp_path / "model.npz"), "--eta", "-0.1"]) == 0
+    shown = capsys.readouterr().out
+    for text in ("\\x1b[2Jred", "nul\\x00mid", "tail\\x00 ", "\\x9b31m\\x07\\x08\\r", "\\ud800", "action 0 \\x1bgo"):
+        assert text in shown
+    assert main(["solve", str(tmp_path / "\x1b[2J.npz"), "--eta", "0.1"]) == 2
+    shown += capsys.readouterr().err
+    assert all(one.isprintable() or one == "\n" for one in shown)

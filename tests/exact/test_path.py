@@ -332,3 +332,29 @@ def test_a_thinned_path_is_not_returned_without_a_proof():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(path_thinned.Tableau, "lines", wrong)
         assert path_thinned.thinned_trace(lazy, 1e-2, 0.05, None, None) is None
+
+
+def test_a_tolerance_holds_at_price_0_where_only_the_last_policy_has_a_large_error():
+    """Without a price, values reach 1e9 and can be proven to some 1e3; at eta_max, they are small."""
+    rare = 1.3075885726932438e-11
+    mdp = lz.MDP([[[0.0, 1.0], [1.0 - rare, rare]], [[0.0, 1.0], [0.0, 1.0]]], [[-1.0, 1.0], [0.0, 0.0]], 1.0 - 1e-9)
+    default = [[0.6767790234471253, 0.32322097655287474], [0.5, 0.5]]
+    with pytest.raises(ValueError, match=r"tol = 0\.0001 cannot be proven at eta = 0"):
+        lz.eta_path(mdp, default, tol=1e-4)
+    path = lz.eta_path(mdp, default, tol=1e4)
+    assert abs(path.value_at(0.0)[0] - 1.0 / (1.0 - (1.0 - rare) * (1.0 - 1e-9))) <= 1e4
+
+
+def test_a_policy_that_rows_above_1_keep_alive_forever_is_refused():
+    """The default policy ends in both models, and so does every policy on the way down from eta_max."""
+    first = [[0.4, 0.6 + 5e-9], [0.77, 0.23 - 9e-9]]
+    mdp = lz.MDP([first, [[0.93, 0.07 - 3e-9], [0.84, 0.16 - 5e-9]]], [[-1.0, -0.2], [0.5, 0.3]], 1.0 - 1e-9)
+    default = [[0.4, 0.6], [0.93, 0.07]]
+    assert lz.eta_max(mdp, default) > 0.0  # a question about the default policy alone
+    with pytest.raises(ValueError, match="cannot be told from infinite"):
+        lz.eta_path(mdp, default)
+    mdp = lz.MDP([[[0.06, 0.94], [0.23, 0.77]], [[0.54, 0.46], [0.13, 0.87]]], [[0.0, 0.4], [0.1, -0.3]], 1.0 - 1e-9)
+    default = [[0.75, 0.25 - 4e-9], [0.17, 0.83 + 2e-9]]
+    for question in (lz.eta_min, lz.eta_min_theorem, lz.eta_path):
+        with pytest.raises(ValueError, match="cannot be told from infinite"):
+            question(mdp, default)

@@ -8,21 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-OUT = Console(emoji=False)  # names such as ":door:" are printed as they are
+from lazymdp._progress import PlainConsole, printable
+
+OUT = PlainConsole(emoji=False)  # names such as ":door:" are printed as they are
 INTERRUPTED = 130
 """Exit code after an interruption (Ctrl-C or SIGTERM)."""
+
+
+def literal(value: Any) -> Text:
+    """Return a value as a cell of a table: without markup, and as wide as it is printed."""
+    return Text(printable(str(value)))
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
     """Print names and values, one pair per line."""
     grid = Table.grid(padding=(0, 2))
     for name, fact in facts.items():
-        grid.add_row(Text(name.replace("_", " ")), Text(f"{fact:.5g}" if isinstance(fact, float) else str(fact)))
+        grid.add_row(literal(name.replace("_", " ")), literal(f"{fact:.5g}" if isinstance(fact, float) else fact))
     OUT.print(grid)
 
 
@@ -36,7 +42,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], tit
         table.add_column(escape(column), overflow="fold")
     for row in rows:
         if row:
-            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+            table.add_row(*(cell if isinstance(cell, Text) else literal(cell) for cell in row))
         else:
             table.add_section()
     OUT.print(table)

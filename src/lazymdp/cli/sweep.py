@@ -17,9 +17,9 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
-from lazymdp._progress import ERR
+from lazymdp._progress import ERR, printable
 from lazymdp.cli.evaluate import check_plot, say
-from lazymdp.cli.output import INTERRUPTED, OUT, print_json, show_line
+from lazymdp.cli.output import INTERRUPTED, OUT, literal, print_json, show_line
 
 Study = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml")]
 Folder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
@@ -261,7 +261,7 @@ def _display(status: Any) -> Group:
     for label, _ in status.set_aside[:_ROWS]:
         table.add_row(*_literal(label, names), Text("set aside", "red"))
     # The cells of a narrow terminal are too small for reasons.
-    reasons = [Text(f"{label.run}: {_shortened(reason)}") for label, reason in status.set_aside[:_ROWS]]
+    reasons = [Text(printable(f"{label.run}: {_shortened(reason)}")) for label, reason in status.set_aside[:_ROWS]]
     if hidden := max(0, len(status.running) - _ROWS) + max(0, len(status.set_aside) - _ROWS):
         reasons.append(Text(f"{hidden} more runs are not shown: --json prints all."))
     return Group(head, *([table] if table.rows else []), *reasons)
@@ -282,7 +282,7 @@ def _differing(labels: Sequence[Any], name: str) -> list[str]:
 
 def _literal(label: Any, names: Sequence[str]) -> list[Text]:
     """Return what a run is called, cell by cell; names of the user may contain square brackets."""
-    return [Text(str(getattr(label, name))) for name in ("run", *names)]
+    return [literal(getattr(label, name)) for name in ("run", *names)]
 
 
 def _duration(seconds: float) -> str:

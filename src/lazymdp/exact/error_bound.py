@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import EPS, action_values, policy_values, rounding_terms, too_long
+from lazymdp.exact.linear import EPS, action_values, backup_error, policy_values, rounding_terms, too_long
 from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
@@ -63,7 +63,7 @@ class Certificate:
     def rounding(self, value: NDArray[np.float64]) -> float:
         """Bounds the rounding error of each computed `T v`."""
         largest = max(float(value.max()), -float(value.min()))
-        return EPS * self._terms * (self._scale + largest)
+        return backup_error(self._terms, self._scale + largest)
 
     def __call__(self, low: float, high: float, value: NDArray[np.float64]) -> tuple[float, float]:
         """Returns the middle and half the width of an interval that contains `V* - v`, if `low <= T v - v <= high`."""
@@ -97,9 +97,14 @@ class Certificate:
         return self(middle, middle, value)[1]
 
 
-def check_lifetimes(mdp: MDP) -> None:
-    """Raises an error if some policy of the model is not proven to have finite values."""
-    hidden = EPS * (mdp.max_successors + mdp.n_actions + 4)
+def check_lifetimes(mdp: MDP, default_defect: float = 0.0) -> None:
+    """Raises an error if some policy of the model is not proven to have finite values.
+
+    Args:
+        mdp: The base model.
+        default_defect: Largest difference from 1 of the row sums of the default policy, if lazy steps count as well.
+    """
+    hidden = default_defect + EPS * (mdp.max_successors + mdp.n_actions + 4)
     if mdp.gamma * (1.0 + mdp.row_defect + hidden) >= 1.0 and max_steps_to_absorption(mdp, hidden) == np.inf:
         raise ValueError(too_long(mdp))
 

@@ -78,14 +78,14 @@ def eta_min_theorem(mdp: MDP, default_policy: ArrayLike) -> EtaMinTheorem:
         mdp: The base model.
         default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
     """
-    default = LazyMDP(mdp, default_policy, 0.0).default_policy
+    lazy = LazyMDP(mdp, default_policy, 0.0)
     mdp.check_infinite_horizon()
     alive = ~mdp.absorbing
     if not alive.any():
         return EtaMinTheorem(0.0, True)
-    PolicySystem(mdp, default)  # refuses a default policy whose lifetimes cannot be proven
-    line = _never_lazy_optimum(mdp)
-    gain, steps = line.of_laziness(default)
+    PolicySystem(mdp, lazy.default_policy)  # refuses a default policy whose lifetimes cannot be proven
+    line = _never_lazy_optimum(lazy)
+    gain, steps = line.of_laziness(lazy.default_policy)
     gap, stretch = -gain.snapped, -steps.advantage
     counted = alive & (stretch > steps.margin)[:, 0]
     if not counted.any():  # the state that is absorbed last has a positive denominator, which rounding has hidden
@@ -105,15 +105,15 @@ def eta_min(mdp: MDP, default_policy: ArrayLike) -> float:
         mdp: The base model.
         default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
     """
-    default = LazyMDP(mdp, default_policy, 0.0).default_policy
+    lazy = LazyMDP(mdp, default_policy, 0.0)
     mdp.check_infinite_horizon()
     alive = ~mdp.absorbing
     if not alive.any():
         return 0.0
-    PolicySystem(mdp, default)  # refuses a default policy whose lifetimes cannot be proven
-    line, eta = _never_lazy_optimum(mdp), 0.0
+    PolicySystem(mdp, lazy.default_policy)  # refuses a default policy whose lifetimes cannot be proven
+    line, eta = _never_lazy_optimum(lazy), 0.0
     for _ in range(_MOST_POLICIES):
-        lazy_at = _first_crossing(*line.of_laziness(default), eta)
+        lazy_at = _first_crossing(*line.of_laziness(lazy.default_policy), eta)
         other_at = _first_crossing(line.gain, line.steps, eta)
         if other_at == lazy_at == np.inf:  # never lazy at any price: only rounding errors say so
             break
@@ -157,9 +157,10 @@ def _first_crossing(gain: Advantages, steps: Advantages, eta: float) -> float:
     return max(eta, float(crossing.min()))
 
 
-def _never_lazy_optimum(mdp: MDP) -> _Line:
+def _never_lazy_optimum(lazy: LazyMDP) -> _Line:
     """Returns the optimal policy of the base model that is absorbed soonest."""
-    best = optimal_advantages(mdp)
+    mdp = lazy.mdp
+    best = optimal_advantages(mdp, lazy.default_defect)
     return _shortest(mdp, best.advantage >= -best.margin)
 
 

@@ -12,7 +12,7 @@ from lazymdp._arguments import check_count
 from lazymdp._files import write_csv
 from lazymdp.exact import bellman
 from lazymdp.exact.bellman import over_states, rows_of
-from lazymdp.exact.linear import EPS, rounding_terms
+from lazymdp.exact.linear import backup_error, rounding_terms
 from lazymdp.lazy import LazyMDP
 
 
@@ -55,10 +55,17 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
     check_count(horizon, "horizon", "a number of steps")
     mdp, rows = lazy.mdp, rows_of(lazy)
     n_states, n_actions = mdp.n_states, mdp.n_actions
-    value = np.zeros((horizon + 1, n_states))
-    q = np.empty((horizon, n_states * n_actions))
-    gap = np.empty((horizon, n_states))
-    action = np.empty((horizon, n_states), dtype=np.int64)
+    try:
+        value = np.zeros((horizon + 1, n_states))
+        q = np.empty((horizon, n_states * n_actions))
+        gap = np.empty((horizon, n_states))
+        action = np.empty((horizon, n_states), dtype=np.int64)
+    except MemoryError as refused:
+        size = 8e-9 * horizon * n_states * (n_actions + 3)
+        raise ValueError(
+            f"horizon is {horizon}, for which the solution would need {size:.3g} GB of memory: use fewer steps, or an "
+            "infinite horizon."
+        ) from refused
     none = np.empty(0, dtype=np.int64)
     error, terms = 0.0, rounding_terms(mdp)
     kept = mdp.gamma * (1.0 + mdp.row_defect) * (1.0 + lazy.default_defect)
@@ -67,7 +74,7 @@ def solve_horizon(lazy: LazyMDP, horizon: int) -> HorizonSolution:
         over_states(bellman.action_values, rows, value[t + 1], q[t], gap[t], action[t])
         over_states(bellman.backup, rows, value[t + 1], value[t], none)
         scale = mdp.max_reward + float(np.abs(value[t + 1]).max())
-        rounding = EPS * terms * (scale + abs(lazy.eta))
+        rounding = backup_error(terms, scale + abs(lazy.eta))
         # As in `Certificate.gap_margin`.
         margins[t] = 2.0 * kept * error + 4.0 * rounding + 2.0 * lazy.default_defect * scale
         error = kept * error + rounding

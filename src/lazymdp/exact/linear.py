@@ -46,6 +46,9 @@ TOO_LONG = (
 
 EPS = float(np.finfo(float).eps)
 
+TINY = float(np.finfo(float).tiny)
+"""Rounding error of a product that underflows, far more than counted."""
+
 DenseFactors = tuple[NDArray[np.float64], NDArray[np.int32]]
 """LU factors and pivots of a dense matrix, as LAPACK has them."""
 
@@ -56,6 +59,11 @@ def rounding_terms(mdp: MDP) -> int:
     The error of a sum of n products is at most n/2 eps times the sum of their sizes; this counts generously.
     """
     return mdp.max_successors + mdp.n_actions + 8
+
+
+def backup_error(terms: int, size: float) -> float:
+    """Bounds the rounding error of one backup of `terms` terms, underflow included, of numbers of this size."""
+    return terms * (EPS * size + TINY) if size > 0.0 else 0.0
 
 
 def action_values(mdp: MDP, rewards: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from lazymdp._arguments import check_eta, check_integer, check_number, check_progress, check_tol
 from lazymdp._files import write_csv
 from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
+from lazymdp.exact.error_bound import check_lifetimes
 from lazymdp.exact.eta_bounds import largest_lazy_gap
 from lazymdp.exact.linear import PolicySystem, policy_line
 from lazymdp.exact.path_exact import Progress, Trace, always_lazy, exact_trace
@@ -216,6 +217,7 @@ def eta_path(
     lazy = LazyMDP(mdp, default_policy, 0.0)
     mdp.check_infinite_horizon()
     check_progress(progress)
+    check_lifetimes(mdp, lazy.default_defect)
     if tol is not None:
         allowed = check_tol(tol, ", or None for the exact path")
         return _assemble(lazy, certified_trace(lazy, allowed, progress), allowed)

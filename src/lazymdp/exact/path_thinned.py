@@ -86,7 +86,7 @@ def thinned_trace(
             batch = wanted[first : first + _BATCH]
             chosen = [policies[segments[i]] for i in batch]
             found = _evaluate(lazy, walk, certificate, table, chosen, prices[batch], accuracy)
-            if found is None:
+            if found is None or any(point.error > (1.0 - share) * tol for point in found):
                 return None
             points.update(zip(batch, found, strict=True))
         wanted = []

@@ -93,10 +93,13 @@ def mixture(policy: ArrayLike, other: ArrayLike, weight: float) -> NDArray[np.fl
     return share * first + (1.0 - share) * second
 
 
-def optimal_advantages(mdp: MDP) -> Advantages:
-    """Returns the advantages of all actions over an optimal policy of the base model: at most their margins."""
+def optimal_advantages(mdp: MDP, default_defect: float = 0.0) -> Advantages:
+    """Returns the advantages of all actions over an optimal policy of the base model: at most their margins.
+
+    `default_defect` is that of `check_lifetimes`.
+    """
     check_mdp(mdp).check_infinite_horizon()
-    check_lifetimes(mdp)
+    check_lifetimes(mdp, default_defect)
     if mdp.n_states > _EXACT_UP_TO:
         return _optimal_by_sweeps(mdp)
     # From the uniform policy, whose values already show the way: from the best rewards, a chain of n states would take

@@ -26,7 +26,7 @@ from lazymdp._files import write_csv
 from lazymdp.exact.algorithms import METHODS, Progress, Search
 from lazymdp.exact.bellman import q_sweep
 from lazymdp.exact.finite_horizon import HorizonSolution, solve_horizon
-from lazymdp.exact.linear import too_long
+from lazymdp.exact.linear import TINY, too_long
 from lazymdp.lazy import LazyMDP, check_lazy
 
 _RELATIVE_TOL = 1e-8
@@ -50,7 +50,7 @@ class Solution:
         control: `[S]` bool, the states in which the agent takes control: those whose gap is *proven* larger than eta.
             Ties are lazy, and so are states that the error bound and rounding cannot tell from a tie.
         action: `[S]` int, the agent's action; `A` is lazy. Being lazy in a state that only looks like a tie costs at
-            most `4 * gamma * error_bound` per step, and rounding errors.
+            most `4 * gamma * error_bound` per step, rounding errors, and what rows of the default policy lack to 1.
         converged: Whether `error_bound <= tol`.
         residual: Largest `|T v - v|` of the values from which the bound was computed.
         error_bound: Proven bound on `|value - V_+*|` in every state.
@@ -130,7 +130,8 @@ def solve(
         _check_horizon_alone(horizon, tol=tol, method=method, max_iterations=max_iterations, progress=progress)
         return solve_horizon(lazy, horizon)
     scale = max(lazy.mdp.max_reward, -lazy.eta)
-    allowed = check_tol(tol) if tol is not None else _RELATIVE_TOL * scale if scale > 0.0 else _RELATIVE_TOL
+    default_tol = max(_RELATIVE_TOL * scale, TINY) if scale > 0.0 else _RELATIVE_TOL
+    allowed = default_tol if tol is None else check_tol(tol)
     check_count(max_iterations, "max_iterations", "a number of sweeps or rounds")
     check_choice(method, "method", list(METHODS))
     check_progress(progress)
@@ -145,7 +146,7 @@ def _check_horizon_alone(horizon: int, **others: object) -> None:
     """Raises an error if an argument for the infinite horizon is given together with a finite one."""
     unused = {"tol": None, "method": "auto", "max_iterations": _MOST_ITERATIONS, "progress": None}
     for name, value in others.items():
-        if value != unused[name]:
+        if isinstance(value, np.ndarray) or value != unused[name]:
             raise ValueError(
                 f"{name} is {value!r}, but with horizon = {horizon!r} the solution is exact up to rounding errors and "
                 f"{name} has no meaning: leave it out, or leave out the horizon."

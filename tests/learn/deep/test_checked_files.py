@@ -51,12 +51,14 @@ def test_every_damaged_file_is_refused_by_name_or_holds_the_same_arrays(tmp_path
     assert refused > 500
 
 
-def test_the_description_is_read_without_the_arrays_and_errors_of_the_system_stay(tmp_path):
+def test_the_description_is_read_without_the_arrays_and_errors_of_the_system_name_the_file(tmp_path):
     path = tmp_path / "x.safetensors"
     write_arrays(path, {"a": np.zeros(3)}, ABOUT)
     assert read_about(path)["step"] == 7
     with pytest.raises(FileNotFoundError):
         read_about(tmp_path / "none")
+    with pytest.raises(OSError, match=f"^{tmp_path} cannot be read: "):  # a folder in place of the file
+        read_about(tmp_path)
 
 
 def test_the_checksum_of_a_file_or_of_its_beginning(tmp_path):

@@ -90,18 +90,29 @@ def test_paths_that_lead_out_of_the_folder_are_refused_even_if_the_run_is_truste
         RunFolder(run).config()
 
 
-@pytest.mark.parametrize("link", ["default", "default/model.zip"])
+@pytest.mark.parametrize("link", ["default", "default/model.zip", "default:x"])
 def test_links_that_lead_out_of_the_folder_are_refused(run, tmp_path, link):
     (tmp_path / "model.zip").write_bytes(b"x")
     (run / link).parent.mkdir(exist_ok=True)
-    (run / link).symlink_to(tmp_path if link == "default" else tmp_path / "model.zip")
-    rewrite(run, default_policy="./default/model.zip")
+    (run / link).symlink_to(tmp_path / "model.zip" if link.endswith(".zip") else tmp_path)
+    rewrite(run, default_policy=f"./{link.partition('/')[0]}/model.zip")
     with pytest.raises(ValueError, match="not a file inside the folder"):
         lz.learn.load(run, trust=True)
     rewrite(run, default_policy="uniform")
     if link == "default":
         with pytest.raises(ValueError, match="not a file inside the folder"):
             lz.learn.load(run)
+
+
+def test_metrics_that_are_a_link_out_of_the_folder_are_refused(run, tmp_path):
+    """A run appends to its metrics and cuts off what came after the checkpoint: here, in a file of the user."""
+    mine = tmp_path / "mine.csv"
+    mine.write_bytes((run / "metrics.csv").read_bytes() + b"precious")
+    (run / "metrics.csv").unlink()
+    (run / "metrics.csv").symlink_to(mine)
+    with pytest.raises(ValueError, match=r"metrics\.csv is a link to a file outside the folder"):
+        lz.learn.resume(run, steps=256)
+    assert mine.read_bytes().endswith(b"precious")
 
 
 def test_a_damaged_or_missing_copy_is_named(tmp_path, run):

@@ -89,8 +89,12 @@ def file_checksum(path: Path, size: int | None = None) -> str:
 
 
 def _named(path: Path, error: Exception) -> Exception:
-    """Returns an error of reading a file as one that names the file; errors of the system already do."""
-    return error if isinstance(error, OSError | ImportError) else Damaged(path, str(error) or type(error).__name__)
+    """Returns an error of reading a file as one that names the file, as a `FileNotFoundError` already does."""
+    if isinstance(error, FileNotFoundError | ImportError):
+        return error
+    if isinstance(error, OSError):  # safetensors leaves out the name
+        return OSError(f"{path} cannot be read: {error}.")
+    return Damaged(path, str(error) or type(error).__name__)
 
 
 def _safetensors() -> Any:

@@ -47,6 +47,8 @@ def append(path: Path, metrics: Iterable[Metrics]) -> None:
 
 def mark(path: Path, step: int) -> tuple[int, str]:
     """Returns the length in bytes and the checksum of the rows up to an agent step, after writing them to the disk."""
+    if not path.exists():
+        cut(path, None)
     with open(path, "r+b") as file:
         os.fsync(file.fileno())  # a checkpoint on the disk must not refer to rows that a power failure can still lose
         lines = file.read().splitlines(keepends=True)

@@ -382,8 +382,10 @@ class RunFolder:
                 path.unlink()
 
     def _check_metrics(self) -> None:
-        """Raises an error if rows from before the last checkpoint have changed."""
+        """Raises an error if rows from before the last checkpoint have changed, or the file is outside the folder."""
         path = self.path / METRICS
+        if not path.resolve().is_relative_to(self.path.resolve()):  # it is the only file that is changed in place
+            raise ValueError(f"{path} is a link to a file outside the folder, which the run would change: remove it.")
         try:
             about = self._about("last")
         except Damaged:  # the run continues from the best checkpoint

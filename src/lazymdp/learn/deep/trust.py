@@ -82,7 +82,8 @@ def inside(folder: Path, text: str) -> str:
     first, _, file = text.removeprefix("./").partition("/")
     name, path = first.partition(":")[0], os.path.join(folder, first, file) if file else os.path.join(folder, first)
     plain = text.startswith("./") and name in COPIES and file == Path(file).name and file != ".."
-    if not plain or not (folder / name / file).resolve().is_relative_to(folder.resolve()):
+    places = folder / name / file, Path(path)  # a folder may have the name `default:epsilon=0.1`
+    if not plain or not all(place.resolve().is_relative_to(folder.resolve()) for place in places):
         raise ValueError(
             f"{folder / CONFIG} names {text!r}, which is not a file inside the folder: a run may use only its own "
             f"copies, in {' and '.join(COPIES)}."
