@@ -180,6 +180,24 @@ def test_default_policies_are_distributions(bad):
         lz.lazy_gap([0.0, 1.0], bad)
 
 
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ("uniform", r"is 'uniform', expected .*lz\.policies\.uniform\(mdp\)"),
+        (lambda state: 0, r"is <function .*, expected .*lz\.policies\.uniform\(mdp\)"),
+        (
+            [0],
+            r"has shape \(1,\), expected \(1, 2\): one row per state\. From actions, make numpy\.eye\(2\)\[actions\]",
+        ),
+    ],
+    ids=["name", "callable", "actions"],
+)
+def test_other_forms_of_a_default_policy_name_the_table_to_give(given, remedy):
+    mdp = lz.MDP([[[1.0], [1.0]]], [[0.0, 1.0]], 0.9)
+    with pytest.raises(ValueError, match=f"default_policy {remedy}"):
+        lz.LazyMDP(mdp, given, 0.1)
+
+
 @pytest.mark.parametrize("bad", [[[0.5, 0.6]], [[1.5, -0.5]], [[np.nan, 1.0]], [["a", "b"]], [0.5, 0.5]], ids=repr)
 def test_a_mixture_is_of_distributions(bad):
     for policies in ((bad, [[0.5, 0.5]]), ([[0.5, 0.5]], bad)):

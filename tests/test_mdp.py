@@ -71,6 +71,10 @@ BAD = {
     "a nan probability": (dict(transitions=changed(P, (3, 0, 4), np.nan)), r"state 3, action 0 to state 4.*nan"),
     "an infinite probability": (dict(transitions=changed(P, (3, 0, 4), np.inf)), r"state 3, action 0 to state 4.*inf"),
     "transitions of two axes": (dict(transitions=np.ones((3, 3))), r"shape \(3, 3\), expected \[S, A, S\]"),
+    "actions first": (
+        dict(transitions=P.transpose(1, 0, 2)),
+        r"From \[A, S, S\], make transitions\.transpose\(1, 0, 2\)",
+    ),
     "a sparse matrix of odd shape": (dict(transitions=sp.csr_array(np.ones((4, 3)))), r"4 rows and 3 columns"),
     "actions of different shapes": (
         dict(transitions=[sp.eye_array(3), sp.eye_array(4)]),
@@ -90,6 +94,7 @@ BAD = {
     "gamma below 0": (dict(gamma=-0.1), r"gamma is -0\.1"),
     "gamma nan": (dict(gamma=np.nan), r"gamma is nan"),
     "a start that sums to 2": (dict(start=[1, 1, 0, 0, 0]), r"start sums to 2\.0"),
+    "a name as start": (dict(start="wet"), "start is 'wet', expected the index of a state or a distribution"),
     "a negative start": (dict(start=[1.5, -0.5, 0, 0, 0]), r"start gives state 1 probability -0\.5"),
     "a start of wrong shape": (dict(start=[1.0]), r"start has shape \(1,\)"),
     "a start state that does not exist": (dict(start=5), r"start is state 5, expected 0 to 4"),

@@ -250,6 +250,11 @@ def several(value: Any, name: str, expected: str) -> list[Any]:
     return [value] if n_dimensions == 0 else list(value)
 
 
+def counted(number: int, what: str, several: str | None = None) -> str:
+    """Returns a number of things in words, such as "1 state" and "2 states"."""
+    return f"{number} {what if number == 1 else several or what + 's'}"
+
+
 def shown(value: Any, number: float = math.nan) -> str:
     """Returns a value for an error message, short even for a large array."""
     if not math.isnan(number):

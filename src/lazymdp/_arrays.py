@@ -29,9 +29,11 @@ def transition_rows(transitions: Any) -> sp.csr_array:
     else:
         array = real_array(transitions, "transitions")
         if array.ndim != 3 or array.shape[0] != array.shape[2] or not array.size:
+            swapped = array.ndim == 3 and array.size and array.shape[1] == array.shape[2]
+            remedy = " From [A, S, S], make transitions.transpose(1, 0, 2)." if swapped else ""
             raise ValueError(
                 f"transitions have shape {array.shape}, expected [S, A, S] with at least one state and one action, a "
-                "list of A sparse [S, S], or one sparse [S*A, S]."
+                f"list of A sparse [S, S], or one sparse [S*A, S].{remedy}"
             )
         matrix = array.reshape(-1, array.shape[2])
     n_rows, n_states = matrix.shape

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_eta, check_finite, check_type, plain_array, real_array
+from lazymdp._arguments import check_eta, check_finite, check_type, plain_array, real_array, shown
 from lazymdp._arrays import SUM_TOLERANCE
 from lazymdp.mdp import MDP
 
@@ -183,9 +183,15 @@ def check_table(
         what: The name of the table in error messages.
         describe: Names the state of a row in error messages.
     """
+    if isinstance(policy, str) or callable(policy):
+        raise ValueError(
+            f"{what} is {shown(policy)}, expected a table of probabilities, {list(shape)}, such as "
+            "lz.policies.uniform(mdp)."
+        )
     table = real_array(policy, f"{what} entries")
     if table.shape != shape:
-        raise ValueError(f"{what} has shape {table.shape}, expected {shape}: one row per state.")
+        remedy = f" From actions, make numpy.eye({shape[1]})[actions]." if table.shape == shape[:1] else ""
+        raise ValueError(f"{what} has shape {table.shape}, expected {shape}: one row per state.{remedy}")
     bad = ~np.isfinite(table) | (table < 0.0)
     if bad.any():
         state, action = divmod(int(np.argmax(bad)), shape[1])

@@ -162,7 +162,10 @@ class MDP:
         """
         with open(check_path(path), "rb") as opened:
             try:
-                with np.load(opened, allow_pickle=False) as file:
+                loaded = np.load(opened, allow_pickle=False)
+                if isinstance(loaded, np.ndarray):
+                    raise ValueError("it holds a single array.")
+                with loaded as file:
                     if len(set(file.files)) < len(file.files):
                         raise ValueError("an array occurs twice.")
                     arrays = {key: file[key] for key in file.files}
@@ -351,6 +354,8 @@ class MDP:
             if not 0 <= start < self.n_states:
                 raise ValueError(f"start is state {start}, expected 0 to {self.n_states - 1}.")
             return np.eye(1, self.n_states, int(start)).ravel()
+        if isinstance(start, str):
+            raise ValueError(f"start is {start!r}, expected the index of a state or a distribution [{self.n_states}].")
         array = real_array(start, "start probabilities")
         if array.shape != (self.n_states,):
             raise ValueError(f"start has shape {array.shape}, expected a distribution over states, [{self.n_states}].")

@@ -111,7 +111,7 @@ def test_a_committed_model_that_is_not_indexable():
     path = lz.eta_path(NOT_INDEXABLE.mdp, NOT_INDEXABLE.default)
     assert not path.is_indexable
     np.testing.assert_array_equal(path.non_indexable_states, [1])
-    assert "1 states not indexable" in repr(path)
+    assert "1 state not indexable" in repr(path)
     (zero, first), (second, third) = path.control_intervals(1)
     assert (zero, first, second, third) == pytest.approx((0.0, 0.174378, 1.086822, 1.348549), abs=1e-6)
     assert path.critical_eta[1] == third

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_eta, check_integer, check_number, check_progress, check_tol
+from lazymdp._arguments import check_eta, check_integer, check_number, check_progress, check_tol, counted
 from lazymdp._files import write_csv
 from lazymdp.exact.control_plan import ControlPlan, Outcome, mixed_plan, plan_for_rate, steps_lived
 from lazymdp.exact.error_bound import check_lifetimes
@@ -167,10 +167,13 @@ class EtaPath:
         write_csv(path, columns)
 
     def __repr__(self) -> str:
-        span = f" from {self.breakpoints[0]:.4g} to {self.breakpoints[-1]:.4g}" if self.breakpoints.size else ""
+        count, unordered = self.breakpoints.size, self.non_indexable_states.size
+        span = f" from {self.breakpoints[0]:.4g} to {self.breakpoints[-1]:.4g}" if count > 1 else ""
+        span = f" at {self.breakpoints[0]:.4g}" if count == 1 else span
+        switches = counted(len(self.switches), "switch", "switches")
         kind = "exact" if self.tol == 0.0 else f"within {self.tol:g}"
-        order = "indexable" if self.is_indexable else f"{self.non_indexable_states.size} states not indexable"
-        return f"EtaPath({self.breakpoints.size} breakpoints{span}, {len(self.switches)} switches, {kind}, {order})"
+        order = f"{counted(unordered, 'state')} not indexable" if unordered else "indexable"
+        return f"EtaPath({counted(count, 'breakpoint')}{span}, {switches}, {kind}, {order})"
 
     def _checked(self, eta: float) -> float:
         price = check_eta(eta)

@@ -48,6 +48,9 @@ Policies = list[tuple[NDArray[np.int32], NDArray[np.float64]]]
 _BLOCK = 64
 """Number of steps that are collected before they are applied to the tableau."""
 
+_TOGETHER = 50_000
+"""Entries of right-hand sides from which threads, which LAPACK starts to solve them together, pay off."""
+
 _LARGEST_TABLEAU = 150_000_000
 """Largest number of entries in a tableau: 1.2 GB, and as much again while it is filled."""
 
@@ -272,9 +275,12 @@ class Tableau:
         right = -gains  # [n, 2, states]
         right[:, 0] += self._lazy_rewards
         lines = np.zeros((len(gains), 2, self.action.size))
-        # One right-hand side at a time: see `Factorized`.
-        found = [scipy.linalg.lapack.dgetrs(*self._lazy_factors, b)[0] for b in right.reshape(-1, self.alive.size)]
-        lines[:, :, self.alive] = np.reshape(found, right.shape)
+        flat = right.reshape(-1, self.alive.size)
+        if flat.size >= _TOGETHER:
+            found = scipy.linalg.lapack.dgetrs(*self._lazy_factors, flat.T)[0].T
+        else:  # one right-hand side at a time: see `Factorized`
+            found = np.array([scipy.linalg.lapack.dgetrs(*self._lazy_factors, b)[0] for b in flat])
+        lines[:, :, self.alive] = found.reshape(right.shape)
         return lines
 
     def still_gains(self, slot: int, eta: float) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import check_count
+from lazymdp._arguments import check_count, shown
 from lazymdp._colors import VALUE_STOPS
 from lazymdp.exact.path import EtaPath
 from lazymdp.mdp import MDP
@@ -32,6 +32,8 @@ _MOST_AXES = 3
 
 def check_axes(axes: Mapping[str, int], mdp: MDP) -> None:
     """Raises an error unless the states of the model are the product of the axes, with or without an end state."""
+    if not isinstance(axes, Mapping):
+        raise ValueError(f"axes is {shown(axes)}, expected names and sizes, such as {{'wear': 20, 'jobs': 6}}.")
     if not 1 <= len(axes) <= _MOST_AXES:
         raise ValueError(f"axes has {len(axes)} entries, but a map has one to {_MOST_AXES} axes.")
     for name, size in axes.items():
