@@ -58,7 +58,7 @@ def test_a_run_that_is_interrupted_keeps_whole_episodes(tmp_path, capsys, monkey
     monkeypatch.chdir(tmp_path)
     given = ["record", "tired_agents:tired", "CartPole-v1", "--max-steps", "2", "--episodes", "9", "--trust"]
     assert main(given) == 130
-    assert "The 1 episodes that have ended are in recording" in " ".join(capsys.readouterr().err.split())
+    assert "Interrupted. 1 whole episode in recording." in " ".join(capsys.readouterr().err.split())
     assert lz.explain.load("recording").episodes == 1
 
 

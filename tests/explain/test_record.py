@@ -244,6 +244,8 @@ def test_actions_that_do_not_fit_are_found_before_the_writing(tmp_path, agent, w
 def test_other_errors_before_the_writing(tmp_path):
     with pytest.raises(TypeError, match="expected a trained agent"):
         lz.explain.record(3.0, "CartPole-v1", folder=tmp_path / "r")
+    with pytest.raises(TypeError, match=r"agent is the class Balance, expected an object of it, such as Balance\(\)"):
+        lz.explain.record(type("Balance", (), {"predict": balance}), "CartPole-v1", folder=tmp_path / "r")
     with pytest.raises(TypeError, match="expected Discrete"):
         lz.explain.record(balance, "Pendulum-v1", folder=tmp_path / "r")
     with pytest.raises(ValueError, match="env is missing"):

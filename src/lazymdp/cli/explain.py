@@ -189,7 +189,8 @@ def record(
             )  # fmt: skip
         except KeyboardInterrupt:
             if (out / "recording.json").is_file():
-                say(f"Interrupted. The {lz.explain.load(out).episodes} episodes that have ended are in {out}.")
+                count = lz.explain.load(out).episodes
+                say(f"Interrupted. {count} whole episode{'s' * (count != 1)} in {out}.")
             return INTERRUPTED
     _show(made, json)
     return 0

@@ -350,6 +350,8 @@ def _critical(model: MDP | EtaPath, lazy: LazyMDP) -> NDArray[np.float64]:
 
 def _callable_of(agent: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the function that chooses an action, and the options with which it is called."""
+    if isinstance(agent, type):
+        raise TypeError(f"agent is the class {agent.__name__}, expected an object of it, such as {agent.__name__}().")
     if callable(getattr(agent, "predict", None)):
         known = inspect.signature(agent.predict).parameters
         return agent.predict, {"deterministic": True} if "deterministic" in known else {}

@@ -170,7 +170,9 @@ MEASURES: dict[str, Callable[[Steps, np.random.Generator], NDArray[np.float64]]]
 }
 """The measures by name."""
 
-_VALUES = "the agent has no values. Record it with critic='fit'."
+_VALUES = (
+    "the agent has no values. Record it with critic='fit', or at the command line with `lazymdp record --critic fit`."
+)
 _REMEDIES = {
     "critical_eta": "only exact agents and dials, which are trained for a range of prices, have it.",
     "mask": "no mask was trained. Record it with mask='fit', or at the command line with `lazymdp record --mask fit`.",
