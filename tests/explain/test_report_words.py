@@ -85,6 +85,7 @@ def test_several_episodes():
         "The return is 2 on average, 1 to 3."
     )
     assert "; all of them reached the time limit. The return is 1 in each." in sentences(*rows, truncated={0, 1, 2})[2]
+    assert "; both reached the time limit." in sentences(*rows[:2], truncated={0, 1})[2]
 
 
 def test_values_of_a_critic_are_called_estimates():
