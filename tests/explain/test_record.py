@@ -288,6 +288,9 @@ def test_a_stable_baselines_model(tmp_path):
     assert recording.about["agent"] == "DQN" and other.about["agent"] == "Stable-Baselines3 dqn.zip"
     with pytest.raises(ValueError, match="was made for the actions"):
         lz.explain.record(trained, "Acrobot-v1", folder=tmp_path / "t")
+    other = gym.wrappers.FlattenObservation(gym.make("Blackjack-v1"))  # has two actions, too
+    with pytest.raises(ValueError, match=r"was made for the observations .*, but the environment has"):
+        lz.explain.record(trained, other, folder=tmp_path / "t")
 
 
 def test_progress(tmp_path):

@@ -179,7 +179,7 @@ def _replays(about: Mapping[str, Any]) -> list[str]:
     else:
         every = "both" if len(rows) == 2 else "all of them"
         some = every if len(lost) == len(rows) else f"{_word(len(lost))} of them"
-        found = f"{some} lose return, {mean} on average"
+        found = f"{some} lose return, by {mean} on average"
     were = f"{counted(len(rows), 'moment').capitalize()} {'was' if len(rows) == 1 else 'were'}"
     return [f"{were} replayed with only that step left to the default policy: {found}."]
 
