@@ -111,7 +111,7 @@ def test_fidelity_prints_and_draws_both_modes(tmp_path, capsys):
     assert main([*given, "--plot", str(tmp_path / "f.png")]) == 0
     assert (tmp_path / "f.png").stat().st_size > 10_000
     said = " ".join(capsys.readouterr().out.split())
-    assert "beyond that of random steps; larger is better" in said and "importance-advice" in said
+    assert "beyond that of random steps; larger is better" in said and "importance advice" in said
     assert main([*given, "--mode", "keep", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["measure"] for row in rows] == ["lazy_gap", "action_gap", "importance_advice"]
