@@ -58,7 +58,7 @@ def test_a_run_that_is_interrupted_keeps_whole_episodes(tmp_path, capsys, monkey
     monkeypatch.chdir(tmp_path)
     given = ["record", "tired_agents:tired", "CartPole-v1", "--max-steps", "2", "--episodes", "9", "--trust"]
     assert main(given) == 130
-    assert "The 1 episodes that have ended are in recording" in " ".join(capsys.readouterr().err.split())
+    assert "Interrupted. 1 whole episode in recording." in " ".join(capsys.readouterr().err.split())
     assert lz.explain.load("recording").episodes == 1
 
 
@@ -111,7 +111,7 @@ def test_fidelity_prints_and_draws_both_modes(tmp_path, capsys):
     assert main([*given, "--plot", str(tmp_path / "f.png")]) == 0
     assert (tmp_path / "f.png").stat().st_size > 10_000
     said = " ".join(capsys.readouterr().out.split())
-    assert "beyond that of random steps; larger is better" in said and "importance-advice" in said
+    assert "beyond that of random steps; larger is better" in said and "importance advice" in said
     assert main([*given, "--mode", "keep", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["measure"] for row in rows] == ["lazy_gap", "action_gap", "importance_advice"]

@@ -12,12 +12,15 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("imageio_ffmpeg")
 
+from recordings import about
+
 import lazymdp as lz
 from lazymdp.explain import frontier as frontiers
 from lazymdp.explain.critic import fit_critic
 from lazymdp.explain.frontier import frontier
 from lazymdp.explain.ranking_trust import player_trust
 from lazymdp.explain.record import make_player
+from lazymdp.explain.recording import RecordingWriter
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +139,17 @@ def test_bad_arguments_are_refused_before_anything_is_written(lake, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_that_cannot_be_written_is_refused_before_the_agent_plays(tmp_path):
+def test_what_cannot_be_written_or_shown_is_refused_before_the_agent_plays(tmp_path):
     played = []
     for path, error in ((tmp_path / "none" / "x.html", FileNotFoundError), (tmp_path, IsADirectoryError)):
         with pytest.raises(error, match="cannot write"):
             lz.explain.explain(lambda seen: played.append(seen) or 0, gym.make("CartPole-v1"), path=path)
+    RecordingWriter(tmp_path / "empty", about())
+    with pytest.raises(ValueError, match=r"^against \(.*empty\) has no whole episode"):
+        lz.explain.explain(
+            lambda seen: played.append(seen) or 0, gym.make("CartPole-v1"), path=tmp_path / "x.html",
+            against=tmp_path / "empty",
+        )  # fmt: skip
     assert played == []
 
 

@@ -244,6 +244,8 @@ def test_actions_that_do_not_fit_are_found_before_the_writing(tmp_path, agent, w
 def test_other_errors_before_the_writing(tmp_path):
     with pytest.raises(TypeError, match="expected a trained agent"):
         lz.explain.record(3.0, "CartPole-v1", folder=tmp_path / "r")
+    with pytest.raises(TypeError, match=r"agent is the class Balance, expected an object of it, such as Balance\(\)"):
+        lz.explain.record(type("Balance", (), {"predict": balance}), "CartPole-v1", folder=tmp_path / "r")
     with pytest.raises(TypeError, match="expected Discrete"):
         lz.explain.record(balance, "Pendulum-v1", folder=tmp_path / "r")
     with pytest.raises(ValueError, match="env is missing"):
@@ -286,6 +288,9 @@ def test_a_stable_baselines_model(tmp_path):
     assert recording.about["agent"] == "DQN" and other.about["agent"] == "Stable-Baselines3 dqn.zip"
     with pytest.raises(ValueError, match="was made for the actions"):
         lz.explain.record(trained, "Acrobot-v1", folder=tmp_path / "t")
+    other = gym.wrappers.FlattenObservation(gym.make("Blackjack-v1"))  # has two actions, too
+    with pytest.raises(ValueError, match=r"was made for the observations .*, but the environment has"):
+        lz.explain.record(trained, other, folder=tmp_path / "t")
 
 
 def test_progress(tmp_path):

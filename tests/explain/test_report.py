@@ -241,6 +241,8 @@ def test_two_agents_of_the_same_name_are_told_apart_by_their_prices(tmp_path):
     assert "<title>cart at price 0.1 and cart without a price</title>" in page
     assert "Both play CartPole-v1. cart at price 0.1 acts in " in text_of(page)
     assert re.findall(r'class="agent-name">(.*?)<', page) == ["cart at price 0.1", "cart without a price"]
+    page = written(cheap, tmp_path, against=cheap)
+    assert re.findall(r'class="agent-name">(.*?)<', page) == ["cart at price 0.1 (first)", "cart at price 0.1 (second)"]
 
 
 def test_names_are_escaped(tmp_path):

@@ -85,6 +85,7 @@ def test_several_episodes():
         "The return is 2 on average, 1 to 3."
     )
     assert "; all of them reached the time limit. The return is 1 in each." in sentences(*rows, truncated={0, 1, 2})[2]
+    assert "; both reached the time limit." in sentences(*rows[:2], truncated={0, 1})[2]
 
 
 def test_values_of_a_critic_are_called_estimates():
@@ -114,13 +115,13 @@ def test_replays_are_told():
     failed = replay(0.0, 0.0) | {"return_agent": None, "return_default": None}
     left = "replayed with only that step left to the default policy"
     assert said(replay(1.0, 0.5)) == f"One moment was {left}: this loses a return of 1."
-    assert said(replay(1.0, 0.5), replay(2.0, 1.0)) == (f"Two moments were {left}: both lose return, 1.5 on average.")
+    assert said(replay(1.0, 0.5), replay(2.0, 1.0)) == f"Two moments were {left}: both lose return, by 1.5 on average."
     some = said(replay(1.0, 0.5), replay(2.0, 1.0), replay(9.0, -0.1), failed)
-    assert some == f"Three moments were {left}: two of them lose return, 1.5 on average."
+    assert some == f"Three moments were {left}: two of them lose return, by 1.5 on average."
     one = said(replay(1.0, 0.5), replay(9.0, -0.1))
     assert one == f"Two moments were {left}: one of them loses a return of 1."
     assert said(replay(0.0, 0.0), replay(1.0, -1.0)) == f"Two moments were {left}: this makes no clear difference."
-    assert said(*[replay(1.0, 0.5)] * 3) == f"Three moments were {left}: all of them lose return, 1 on average."
+    assert said(*[replay(1.0, 0.5)] * 3) == f"Three moments were {left}: all of them lose return, by 1 on average."
     assert "replayed" not in said(failed) and "replayed" not in said()
 
 

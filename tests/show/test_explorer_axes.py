@@ -136,7 +136,7 @@ def test_the_headline_says_how_few_controls_keep_most_of_the_gain(show, machine,
         assert words.startswith(f"With {counts[most]:.3g} interventions {unit}, you keep {int(100 * shares[most])}% of")
         assert words.endswith(f"the gain; with {counts[many]:.3g}, {int(100 * shares[many])}%.")
         assert f"which returns {returns[-1]:.4g}" in page.text_content("#gain")
-        assert f"{shown.mdp.gamma}^t" in page.text_content("#gain")
+        assert f"{shown.mdp.gamma}\u1d57" in page.text_content("#gain")
         page.locator(".jump").first.click()
         assert page.input_value("#slider") == str(most)
 

@@ -109,9 +109,10 @@ def test_dark_and_light_follow_the_system_and_the_button(show, html):
         return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
     dark = background()
-    assert page.get_attribute("#theme", "aria-pressed") == "true"
+    assert page.text_content("#theme") == "Light"
     page.click("#theme")
     assert page.get_attribute("html", "data-theme") == "light"
+    assert page.text_content("#theme") == "Dark"
     assert background() != dark
     page.click("#theme")
     assert background() == dark

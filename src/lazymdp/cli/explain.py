@@ -16,6 +16,7 @@ from lazymdp._progress import progress_bars
 from lazymdp.cli.evaluate import Plot, check_plot, draw, say
 from lazymdp.cli.output import INTERRUPTED, print_json, show_facts, show_line, show_table
 from lazymdp.cli.signals import terminated_like_interrupted
+from lazymdp.explain.rank import LABELS
 
 _arg = tyro.conf.arg
 
@@ -123,7 +124,7 @@ def fidelity(
         ])  # fmt: skip
         return 0
     cells = [
-        [name.replace("_", "-"), f"{area.mean:.4g}", f"[{area.low:.4g}, {area.high:.4g}]"]
+        [LABELS[name], f"{area.mean:.4g}", f"[{area.low:.4g}, {area.high:.4g}]"]
         for name, area in sorted(areas.items(), key=lambda item: -item[1].mean)
     ]
     if mode == "replace":
@@ -140,7 +141,7 @@ def _fidelity_figure(found: dict[str, Any]) -> Any:
 
     figure, axes = plt.subplots(1, len(found), figsize=(4.6 * len(found), 3.4), sharey=True)
     for ax, (name, curves) in zip(axes, found.items(), strict=True):
-        lz.show.fidelity(curves, measure=name.replace("_", "-"), ax=ax)
+        lz.show.fidelity(curves, measure=LABELS[name], ax=ax)
     return figure
 
 
@@ -189,7 +190,8 @@ def record(
             )  # fmt: skip
         except KeyboardInterrupt:
             if (out / "recording.json").is_file():
-                say(f"Interrupted. The {lz.explain.load(out).episodes} episodes that have ended are in {out}.")
+                count = lz.explain.load(out).episodes
+                say(f"Interrupted. {count} whole episode{'s' * (count != 1)} in {out}.")
             return INTERRUPTED
     _show(made, json)
     return 0

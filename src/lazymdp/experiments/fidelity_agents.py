@@ -1,7 +1,8 @@
 """Our own: do importance measures find the steps of a trained agent at which control is worth most?
 
-For every environment and seed, a dial is trained, and plays at price 0 without ever being lazy. In Pong, one dial, that
-of the study `dqn-dopamine`, plays with several seeds. Steps are handed over to random actions by each measure:
+For every environment and seed, a dial is trained with the library's defaults (`pqn` on MinAtar, `dqn` on control
+problems), and plays at price 0 without ever being lazy. In Pong, one dial, that of the study `dqn-dopamine`, plays with
+several seeds. Steps are handed over to random actions by each measure:
 *Replace* hands over the most important share of the steps, *Keep* all others, and the protocols `statemask-code`,
 `rice-spec` and `scattered` are those of `lz.measure.fidelity_score`. A mask is trained for every agent, too
 (`lazymdp.explain.mask`). On Atari, it sees images of a quarter of the height and width, since its network is small.
@@ -59,7 +60,7 @@ class Config:
     """Environments; each can be run separately into the same folder."""
     seeds: int = 5
     """Number of agents per environment; in Pong, of repetitions with one agent."""
-    control_steps: int = 300_000
+    control_steps: int = 100_000
     """Training steps on CartPole; four times as many on LunarLander."""
     minatar_steps: int = 5_000_000
     """Training steps on MinAtar."""
@@ -126,7 +127,7 @@ def _agent(config: Config, game: str, seed: int) -> Any:
     if game.startswith("ALE/"):
         return learn.load(COMMITTED / "dqn-dopamine" / "agents" / "Pong-dial-0")
     steps = config.minatar_steps if game.startswith("minatar/") else config.control_steps
-    return learn.train(game, algorithm="pqn", seed=seed, steps=steps * (4 if game.startswith("LunarLander") else 1))
+    return learn.train(game, seed=seed, steps=steps * (4 if game.startswith("LunarLander") else 1))
 
 
 def _player(judge: Judge, game: str, max_steps: int) -> Any:

@@ -24,7 +24,7 @@ from lazymdp.explain.ranking_trust import player_trust
 from lazymdp.explain.record import make_player, record_player
 from lazymdp.explain.recording import Recording, check_free, load
 from lazymdp.explain.replays import what_followed
-from lazymdp.explain.report import report
+from lazymdp.explain.report import check_whole, report
 
 
 def explain(
@@ -68,6 +68,8 @@ def explain(
     check_count(moments, "moments", "the number of moments")
     extra("imageio_ffmpeg")  # for the video, which is made last
     other = against if against is None or isinstance(against, Recording) else load(against)
+    if other is not None:
+        check_whole(other, "against")
     tell = progress or (lambda *_: None)
     with ExitStack() as cleanup:
         page = cleanup.enter_context(replacing(path))  # raises an error now, not after everything else

@@ -267,7 +267,7 @@ class OtherPlayer:
         self.name, self.critic = name or _described(agent), critic
         self._agent, self._options = _callable_of(agent)
         if is_stable_baselines(agent):
-            self._check_space(agent.action_space)
+            self._check_spaces(agent)
 
     def choose(self, observation: Any, last_action: int) -> int:
         """Returns the agent's action, and raises an error if the environment does not have it."""
@@ -314,10 +314,16 @@ class OtherPlayer:
         judged = self.judge(seen, np.full(len(seen), noop_of(self.env.env)), choices)
         return judged.q, judged.lazy_gap
 
-    def _check_space(self, space: Any) -> None:
+    def _check_spaces(self, agent: Any) -> None:
+        """Raises an error if a Stable-Baselines3 model does not fit; images may have their channels first or last."""
         expected = self.env.action_space if self._may_be_lazy else self.env.env.action_space
-        if space != expected:
-            raise ValueError(f"the agent was made for the actions {space}, but the environment has {expected}.")
+        if agent.action_space != expected:
+            raise ValueError(
+                f"the agent was made for the actions {agent.action_space}, but the environment has {expected}."
+            )
+        known, seen = agent.observation_space, self.env.observation_space
+        if sorted(known.shape or ()) != sorted(seen.shape or ()):
+            raise ValueError(f"the agent was made for the observations {known}, but the environment has {seen}.")
 
 
 def _own_env(agent: Any) -> LazyAction[Any]:
@@ -350,6 +356,8 @@ def _critical(model: MDP | EtaPath, lazy: LazyMDP) -> NDArray[np.float64]:
 
 def _callable_of(agent: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the function that chooses an action, and the options with which it is called."""
+    if isinstance(agent, type):
+        raise TypeError(f"agent is the class {agent.__name__}, expected an object of it, such as {agent.__name__}().")
     if callable(getattr(agent, "predict", None)):
         known = inspect.signature(agent.predict).parameters
         return agent.predict, {"deterministic": True} if "deterministic" in known else {}

@@ -169,8 +169,15 @@ MEASURES: dict[str, Callable[[Steps, np.random.Generator], NDArray[np.float64]]]
     for function in (lazy_gap, critical_eta, action_gap, importance_advice, highlights, entropy, mask, random)
 }
 """The measures by name."""
+LABELS = {
+    "lazy_gap": "lazy-gap", "critical_eta": "critical eta", "action_gap": "action-gap", "highlights": "HIGHLIGHTS",
+    "importance_advice": "importance advice", "entropy": "policy entropy", "mask": "learned mask", "random": "random",
+}  # fmt: skip
+"""The names of the measures as people write them."""
 
-_VALUES = "the agent has no values. Record it with critic='fit'."
+_VALUES = (
+    "the agent has no values. Record it with critic='fit', or at the command line with `lazymdp record --critic fit`."
+)
 _REMEDIES = {
     "critical_eta": "only exact agents and dials, which are trained for a range of prices, have it.",
     "mask": "no mask was trained. Record it with mask='fit', or at the command line with `lazymdp record --mask fit`.",

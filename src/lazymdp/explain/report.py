@@ -54,11 +54,16 @@ def report(recording: Recording, path: str | os.PathLike[str], *, against: Recor
     """
     recordings = [recording] if against is None else [recording, against]
     for name, given in zip(("recording", "against"), recordings, strict=False):
-        if check_recording(given, name).episodes == 0:
-            raise ValueError(f"{name} ({given.folder}) has no whole episode: record at least one.")
+        check_whole(given, name)
     with replacing(path) as temporary:  # raises an error now, not after the video is encoded
         temporary.touch()
         temporary.write_text(_page(recordings), encoding="ascii")
+
+
+def check_whole(recording: Recording, name: str) -> None:
+    """Raises an error if a recording has nothing to show."""
+    if check_recording(recording, name).episodes == 0:
+        raise ValueError(f"{name} ({recording.folder}) has no whole episode: record at least one.")
 
 
 def _page(recordings: list[Recording]) -> str:
@@ -89,13 +94,14 @@ def _template(name: str) -> str:
 
 
 def _names(recordings: list[Recording]) -> list[str]:
-    """Returns the names of the agents, with their prices if the names are the same."""
+    """Returns the names of the agents, with their prices, and if need be their order, if the names are the same."""
     names = [str(each.about["agent"]) for each in recordings]
     if len(names) == len(set(names)):
         return names
     etas = [each.about["eta"] for each in recordings]
     prices = ["without a price" if eta is None else f"at price {number(eta)}" for eta in etas]
-    return [f"{name} {price}" for name, price in zip(names, prices, strict=True)]
+    names = [f"{name} {price}" for name, price in zip(names, prices, strict=True)]
+    return names if names[0] != names[1] else [f"{names[0]} (first)", f"{names[1]} (second)"]
 
 
 def _comparison(recordings: list[Recording], names: list[str], facts: list[Facts]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp.explain.moments import Moment, distinct
+from lazymdp.explain.rank import LABELS
 from lazymdp.explain.recording import Recording
 from lazymdp.explain.report_clips import thumbnail
 from lazymdp.explain.report_words import Facts, hardly_follows, is_clear, number, percent, ranking_words
@@ -254,7 +255,7 @@ def trust_section(about: Mapping[str, Any]) -> str:
     if about.get("fidelity"):
         rows = sorted(about["fidelity"], key=lambda row: -row["replace_area"])
         cells = [
-            [escaped(row["measure"].replace("_", "-")), f"{number(row['replace_area'])}{_interval(row)}"]
+            [escaped(LABELS.get(row["measure"], row["measure"])), f"{number(row['replace_area'])}{_interval(row)}"]
             for row in rows
         ]
         parts.append(

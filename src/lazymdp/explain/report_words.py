@@ -179,7 +179,7 @@ def _replays(about: Mapping[str, Any]) -> list[str]:
     else:
         every = "both" if len(rows) == 2 else "all of them"
         some = every if len(lost) == len(rows) else f"{_word(len(lost))} of them"
-        found = f"{some} lose return, {mean} on average"
+        found = f"{some} lose return, by {mean} on average"
     were = f"{counted(len(rows), 'moment').capitalize()} {'was' if len(rows) == 1 else 'were'}"
     return [f"{were} replayed with only that step left to the default policy: {found}."]
 
@@ -224,8 +224,8 @@ def _acts(about: Mapping[str, Any], facts: Facts) -> str:
 def _earns(facts: Facts) -> str:
     returns, count, cut = facts.returns, len(facts.returns), ""
     if facts.truncated:
-        some = counted(facts.truncated, "episode") if facts.truncated < count else "all of them"
-        cut = f"; {'it' if count == 1 else some} reached the time limit"
+        every = {1: "it", 2: "both"}.get(count, "all of them")
+        cut = f"; {every if facts.truncated == count else counted(facts.truncated, 'episode')} reached the time limit"
     length = f"{sum(facts.lengths):,} step{'' if sum(facts.lengths) == 1 else 's'}"
     if count == 1:
         return f"The episode has {length}{cut}. Its return is {number(returns[0])}."

@@ -16,6 +16,7 @@ function number(x, digits = 4) {
   return String(Number(x.toPrecision(size >= 10 ** digits ? Math.ceil(Math.log10(size) + 1e-9) : digits)));
 }
 
+const whole = (n) => n.toLocaleString("en-US"); // 20,001
 const level = (x, digits = 4) => number(Math.abs(x) < NOISE ? 0 : x, digits); // a value, or a difference of values
 
 function make(tag, attributes = {}, ...children) {
@@ -75,8 +76,8 @@ function showReadout() {
   byId("bar-eta").textContent = `\u03b7 ${number(eta, 3)}`; // on a phone the bar stays, the box scrolls away
   byId("return").textContent = level(startValues[segment]);
   byId("controls").textContent = number(startCounts[segment]);
-  byId("control-count").textContent = String(now.controls);
-  byId("of-states").textContent = `of ${ALIVE} states`;
+  byId("control-count").textContent = whole(now.controls);
+  byId("of-states").textContent = `of ${whole(ALIVE)} states`;
   byId("priced").textContent = level(startValues[segment] - eta * startCounts[segment]);
   byId("previous").disabled = segment === 0;
   byId("next").disabled = segment === LAST;

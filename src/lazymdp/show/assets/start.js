@@ -38,7 +38,7 @@ function buildTheme() {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const apply = (dark) => {
     document.documentElement.dataset.theme = dark ? "dark" : "light";
-    byId("theme").setAttribute("aria-pressed", dark);
+    byId("theme").textContent = dark ? "Light" : "Dark"; // what a click does
     charts.forEach((chart) => chart.redraw());
   };
   const follow = (event) => apply(event.matches);
@@ -52,8 +52,8 @@ function buildTheme() {
 
 function buildHeader() {
   byId("title").textContent = data.title;
-  byId("facts").textContent = [`${S} states`, `${A} actions`, `\u03b3 = ${number(data.gamma, 6)}`, `${LAST} breakpoints`,
-    NOT_INDEXABLE ? `${NOT_INDEXABLE} ${NOT_INDEXABLE === 1 ? "state" : "states"} not indexable` : "indexable",
+  byId("facts").textContent = [`${whole(S)} states`, `${A} actions`, `\u03b3 = ${number(data.gamma, 6)}`, `${whole(LAST)} breakpoints`,
+    NOT_INDEXABLE ? `${whole(NOT_INDEXABLE)} ${NOT_INDEXABLE === 1 ? "state" : "states"} not indexable` : "indexable",
     data.tol > 0 ? `values proven within ${number(data.tol)}` : "exact"].join(" \u00b7 ");
   byId("exactness").textContent = data.tol > 0
     ? `The ${LAST + 1} policies are optimal up to a tolerance: values proven within ${number(data.tol)} of the optimum.`

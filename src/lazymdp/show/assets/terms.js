@@ -8,10 +8,10 @@ const TERMS = {
   "default policy": ["default policy", "It acts whenever the agent does not take control: for example a habit, a simple rule, " +
     "or chance. The agent is then called lazy."],
   return: ["return", "The expected sum of rewards from the start, without the price" +
-    (gamma < 1 ? `. A reward after t steps counts ${number(gamma, 6)}^t.` : ".")],
+    (gamma < 1 ? `. A reward after t steps counts ${number(gamma, 6)}\u1d57.` : ".")],
   value: ["value", "The return minus the price of every step in control. The optimal policy at a price has the largest value."],
   controls: ["controls", "The expected number of steps in control" +
-    (gamma < 1 ? `, discounted like the return: a step in control after t steps counts ${number(gamma, 6)}^t.` : ".")],
+    (gamma < 1 ? `, discounted like the return: a step in control after t steps counts ${number(gamma, 6)}\u1d57.` : ".")],
   gap: ["lazy-gap", "How much better the best action is than leaving this step to the default policy. The agent takes control " +
     "where the lazy-gap is larger than the price."],
   critical: ["critical \u03b7", "The highest price at which the agent still takes control in a state. The higher it is, the more " +

@@ -31,7 +31,7 @@ function buildSummary() {
   const sentence = ["With ", jump(most, times(most)), ` ${unit}, you keep ${kept(most)} of the gain`];
   if (startCounts[many] < startCounts[most]) sentence.push("; with ", jump(many, number(startCounts[many], 3)), `, ${kept(many)}`);
   byId("headline").replaceChildren(...sentence, ".");
-  const discounted = gamma < 1 ? `, counted with the discount of the return: one after t steps counts ${number(gamma, 6)}^t` : "";
+  const discounted = gamma < 1 ? `, counted with the discount of the return: one after t steps counts ${number(gamma, 6)}\u1d57` : "";
   byId("gain").textContent = `The gain is over the default policy alone, which returns ${level(startValues[LAST])}; the best ` +
     `policy returns ${level(startValues[0])} with ${times(0)}. These are expected numbers of steps in control${discounted}.`;
 }
@@ -60,5 +60,5 @@ function importanceWords(s) {
   const prices = data.intervals[s] ? `at some prices up to ${number(eta)}` : `up to a price of ${number(eta)}`;
   const rank = 1 + criticalEta.reduce((count, other) => count + (other > eta), 0);
   return s === IMPORTANT ? `This is the most important state: control pays here ${prices}.`
-    : `Control pays here ${prices}: number ${rank} of ${ALIVE} states by importance.`;
+    : `Control pays here ${prices}: number ${whole(rank)} of ${whole(ALIVE)} states by importance.`;
 }
