@@ -65,7 +65,7 @@ def test_bad_arguments_change_nothing(run, exported, tmp_path):
         lz.learn.export(run, tmp_path / "new", which="newest")
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         lz.learn.export(tmp_path / "nothing", tmp_path / "new")
-    with pytest.raises(FileExistsError, match="holds a run already"):
+    with pytest.raises(FileExistsError, match="holds a run or an agent already: give another folder"):
         lz.learn.export(run, exported)
     assert not (tmp_path / "new").exists()
 

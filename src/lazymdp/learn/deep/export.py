@@ -51,6 +51,8 @@ def write_agent(
     """
     target = RunFolder(folder)
     with target.claimed():
+        if target.step() is not None:
+            raise FileExistsError(f"{target.path} holds a run or an agent already: give another folder.")
         target.create(config)
         target.save_agent(Checkpoint(agent_arrays(arrays), step))
 
