@@ -38,7 +38,7 @@ def test_path_says_what_the_library_says(answer, capsys):
     assert found["eta_min"] == pytest.approx(lz.eta_min(mdp, lz.policies.uniform(mdp)))
     assert main(["path", "FrozenLake-v1", "--control-count", "3", "--rows", "4"]) == 0
     shown = capsys.readouterr().out
-    assert "With at most 3 controls: return " in shown and ", control count 3, " in shown
+    assert "With at most 3 controls (expected, discounted): return " in shown and ", control count 3, " in shown
     assert "4 of the " in shown
 
 
@@ -50,7 +50,19 @@ def test_path_finds_the_best_plan_within_a_share_of_steps(answer, capsys):
     assert found["plan"]["return"] == pytest.approx(plan.base_value)
     assert found["plan"]["control_rate"] == pytest.approx(plan.control_rate)
     assert main(["path", "FrozenLake-v1", "--control-rate", "0.2"]) == 0
-    assert "With at most 0.2 of the steps: return " in capsys.readouterr().out
+    assert "With control in at most 20% of the steps (expected, discounted): return " in capsys.readouterr().out
+
+
+def test_path_writes_the_best_plan(tmp_path, capsys):
+    target = tmp_path / "plan.csv"
+    assert main(["path", "FrozenLake-v1", "--control-count", "3", "-o", str(target)]) == 0
+    assert str(target) in capsys.readouterr().out.replace("\n", "")
+    mdp = load_model("FrozenLake-v1", 0.99).mdp
+    lz.eta_path(mdp, lz.policies.uniform(mdp)).for_control_count(3).to_csv(tmp_path / "expected.csv")
+    assert target.read_text() == (tmp_path / "expected.csv").read_text()
+    assert main(["path", "FrozenLake-v1", "-o", str(tmp_path / "no_limit.csv")]) == 2
+    assert "expected --control-count or --control-rate with it" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "no_limit.csv").exists()
 
 
 def test_a_path_has_one_limit_on_control(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import numpy as np
 import tyro
 
 import lazymdp as lz
+from lazymdp._arguments import check_number
 from lazymdp._files import write_text
 from lazymdp._progress import progress_bars
 from lazymdp.cli.output import print_json, show_facts, show_line, show_table
@@ -21,6 +23,9 @@ from lazymdp.show.explorer_data import check_axes
 
 _arg = tyro.conf.arg
 _limit = tyro.conf.create_mutex_group(required=False, title="limit on control")
+
+_PLANNED = {"return": "base_value", "control_count": "control_count", "control_rate": "control_rate", "eta": "eta"}
+"""What is printed of a plan within a limit on control, and its attributes."""
 
 # Options that several commands share, with their help.
 Model = Annotated[
@@ -131,10 +136,21 @@ def path(
             help_behavior_hint="",
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        _arg(
+            aliases=["-o"],
+            metavar="FILE",
+            help="Write the best policy within the limit to this CSV file: one row per state, or per state of each of "
+            "two policies, one of which is drawn for every episode.",
+            help_behavior_hint="",
+        ),
+    ] = None,
     rows: Annotated[int, _arg(metavar="N", help="Number of policies to list, spread evenly over the path.")] = 12,
     json: Annotated[bool, _arg(help="Print JSON, with all policies.", help_behavior_hint="")] = False,
 ) -> int:
     """Solve a model for every price at once: all optimal policies, and the best one within a limit on control."""
+    _check_limits(control_count, control_rate, out)
     source = load_model(model, gamma)
     found = _eta_path(source, default_policy, tol)
     starts = np.append(0.0, found.breakpoints)
@@ -148,41 +164,54 @@ def path(
         "indexable": found.is_indexable,
     }
     plan = _plan(found, control_count, control_rate)
+    if out is not None and plan is not None:
+        plan.to_csv(out)
     columns = {"from_eta": starts, "return": found.start_base_values, "control_count": found.start_control_counts}
     if json:
         if plan is not None:
-            facts["plan"] = plan
+            facts["plan"] = {name: getattr(plan, field) for name, field in _PLANNED.items()} | {"weight": plan.weight}
         print_json({**facts, "per_policy": columns, "per_state": {"critical_eta": found.critical_eta}})
         return 0
     show_facts(facts)
     if plan is not None:
-        limit = f"{control_count:g} controls" if control_count is not None else f"{control_rate:.4g} of the steps"
-        facts = {name.replace("_", " "): fact for name, fact in plan.items() if name != "weight"}
-        line = f"With at most {limit}: " + ", ".join(f"{name} {fact:.4g}" for name, fact in facts.items())
-        mixed = f" (a mixture of two policies; the one with more control has probability {plan['weight']:.0%})"
-        show_line(line + (mixed if plan["weight"] < 1.0 else "") + ".")
-    places = np.unique(np.linspace(0, starts.size - 1, max(rows, 0)).round().astype(int))
+        counted = control_count is not None
+        share = f"control in at most {100.0 * (control_rate or 0.0):.4g}% of the steps"
+        limit = f"at most {control_count:g} controls" if counted else share
+        planned = [f"{name.replace('_', ' ')} {getattr(plan, field):.4g}" for name, field in _PLANNED.items()]
+        mixed = f" (a mixture of two policies; the one with more control has probability {plan.weight:.0%})"
+        show_line(f"With {limit} (expected, discounted): {', '.join(planned)}{mixed if plan.weight < 1.0 else ''}.")
+        if out is not None:
+            show_line(f"Policy: {out.resolve()}")
+    # Many policies differ only in states that are not reached: each return is listed once, from the lowest price on.
+    different = np.flatnonzero(np.append(True, np.diff(found.start_control_counts) != 0.0))
+    places = different[np.unique(np.linspace(0, different.size - 1, max(rows, 0)).round().astype(int))]
     cells = [[f"{column[place]:.4g}" for column in columns.values()] for place in places]
     titles = [name.replace("_", " ") for name in columns]
-    show_table(titles, cells, f"{places.size} of the {starts.size} optimal policies")
+    what = "optimal policies" if different.size == starts.size else f"control counts of {starts.size} optimal policies"
+    show_table(titles, cells, f"{places.size} of the {different.size} {what}")
     return 0
 
 
-def _plan(found: EtaPath, control_count: float | None, control_rate: float | None) -> dict[str, float] | None:
+def _check_limits(control_count: float | None, control_rate: float | None, out: Path | None) -> None:
+    """Raise an error if a limit on control is not valid, or if there is none to write a policy for."""
+    if control_count is not None:
+        check_number(control_count, "--control-count", 0.0, math.inf, "a number of controls: at least 0")
+    if control_rate is not None:
+        check_number(control_rate, "--control-rate", 0.0, 1.0, "a share of the steps between 0 and 1, such as 0.1")
+    if out is not None:
+        if control_count is None and control_rate is None:
+            raise ValueError(
+                f"--out is {out}, expected --control-count or --control-rate with it, which limit control."
+            )
+        if not out.parent.is_dir():
+            raise FileNotFoundError(f"cannot write {out}: there is no folder {out.parent}.")
+
+
+def _plan(found: EtaPath, control_count: float | None, control_rate: float | None) -> lz.ControlPlan | None:
     """Return the best plan within a limit on control, or None if there is no limit."""
     if control_rate is not None:
-        plan = found.for_control_rate(control_rate)
-    elif control_count is not None:
-        plan = found.for_control_count(control_count)
-    else:
-        return None
-    return {
-        "return": plan.base_value,
-        "control_count": plan.control_count,
-        "control_rate": plan.control_rate,
-        "eta": plan.eta,
-        "weight": plan.weight,
-    }
+        return found.for_control_rate(control_rate)
+    return None if control_count is None else found.for_control_count(control_count)
 
 
 def explore(
@@ -227,8 +256,11 @@ def _axes(axes: tuple[str, ...] | None) -> dict[str, int] | None:
     sizes: dict[str, int] = {}
     for text in axes or ():
         name, _, size = text.rpartition("=")
-        if not name or not size.isdecimal() or name in sizes:
-            raise ValueError(f"--axes has {text!r}, expected different names with a size, such as wear=20 jobs=6.")
+        if not name or "=" in name or not size.isdecimal() or name in sizes:
+            raise ValueError(
+                f"--axes has {text!r}, expected different names with a size, with spaces between them, such as wear=20 "
+                "jobs=6."
+            )
         sizes[name] = int(size)
     return sizes or None
 
