@@ -71,13 +71,22 @@ class Rate:
 
 def show_settings(algorithm: str, env: str, settings: Mapping[str, Any]) -> None:
     """Shows the settings with which a training run starts."""
-    shown = ", ".join(f"{name} {_shown(value)}" for name, value in settings.items())
-    ERR.print(f"{algorithm} on {env}: {shown}", soft_wrap=True, highlight=False, markup=False)
+    shown = ", ".join(f"{name} {_shown(value)}" for name, value in settings.items() if value is not None)
+    say(f"{algorithm} on {env}: {shown}")
+
+
+def say(text: str) -> None:
+    """Prints a message on standard error."""
+    ERR.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return (" to " if isinstance(value[0], float) else " x ").join(map(str, value))  # prices, or widths of layers
+        return (" to " if isinstance(value[0], float) else " x ").join(
+            map(_shown, value)
+        )  # prices, or widths of layers
+    if isinstance(value, float):
+        return f"{value:g}"
     return f"{value:,}" if type(value) is int else str(value)
 
 
@@ -96,7 +105,7 @@ def training_bar(total: int, first: int) -> Iterator[Callable[[int, list[Any]], 
         task, rate = bars.add_task("compiling", total=total, completed=first), Rate(first)
 
         def update(step: int, metrics: list[Any]) -> None:
-            words = f"{rate(step):,.0f}/s"
+            words = f"{rate(step):,.0f} steps/s"
             if metrics:
                 row = metrics[0]
                 words += f", eta {row.eta:.3g}: return {row.mean_return:.3g}, control {row.control_rate:.0%}"

@@ -13,7 +13,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from lazymdp._progress import ERR, progress_bars
+from lazymdp._progress import progress_bars, say
 from lazymdp.cli.output import INTERRUPTED, OUT, print_json
 from lazymdp.cli.signals import terminated_like_interrupted
 from lazymdp.learn.deep.config import AlgorithmConfig
@@ -157,11 +157,14 @@ def _print_table(agent: Any, played: Any, name: str | None) -> None:
     episodes = played.returns.shape[1]
     count = "1 episode" if episodes == 1 else f"{episodes} episodes"
     title = f"{count} at each price" if name is None else f"{escape(name)}: {count} at each price"
-    table = Table("eta", "return", "95% interval", "control rate", title=title)
+    table = Table("eta", "return", "95% interval", "control rate", "after the price", title=title)
     alone = played.default_alone
     for part, names in ((played, [f"{eta:.4g}" for eta in played.etas]), (alone, ["default alone"])):
-        for label, mean, low, high, rate in zip(names, *part.return_interval, part.control_rate, strict=True):
-            table.add_row(label, f"{mean:.2f}", f"{low:.2f} to {high:.2f}", f"{rate:.1%}")
+        net = part.net_returns.mean(axis=-1)
+        for label, mean, low, high, rate, left in zip(
+            names, *part.return_interval, part.control_rate, net, strict=True
+        ):
+            table.add_row(label, f"{mean:.2f}", f"{low:.2f} to {high:.2f}", f"{rate:.1%}", f"{left:.2f}")
         table.add_section()
     OUT.print(table)
 
@@ -202,11 +205,6 @@ def draw(figure: Callable[[], Any], path: Path) -> None:
         undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
         figure().savefig(path, metadata=undated)
     say(f"Drawn: {path}")
-
-
-def say(text: str) -> None:
-    """Print a message on standard error."""
-    ERR.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def check_plot(plot: Path | None, curves: int = 1) -> None:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import lazymdp as lz
-from lazymdp._progress import progress_bars
-from lazymdp.cli.evaluate import Plot, check_plot, draw, say
+from lazymdp._progress import progress_bars, say
+from lazymdp.cli.evaluate import Plot, check_plot, draw
 from lazymdp.cli.output import INTERRUPTED, print_json, show_facts, show_line, show_table
 from lazymdp.cli.signals import terminated_like_interrupted
 from lazymdp.explain.rank import LABELS

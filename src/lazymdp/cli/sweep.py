@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
-from lazymdp._progress import ERR, printable
-from lazymdp.cli.evaluate import check_plot, say
+from lazymdp._progress import ERR, printable, say
+from lazymdp.cli.evaluate import check_plot
 from lazymdp.cli.output import INTERRUPTED, OUT, literal, print_json, show_line
 
 Study = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml")]

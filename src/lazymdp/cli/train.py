@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 
-from lazymdp._progress import Rate
-from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_control_rate, deep, say, show_evaluation
+from lazymdp._progress import Rate, say
+from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_control_rate, deep, show_evaluation
 from lazymdp.cli.output import INTERRUPTED
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config
@@ -205,7 +205,6 @@ def resume(
         say(f"{run} is already complete ({step:,} steps). To extend it, give --steps with at least {least}.")
         agent = deep("factory").load(run, from_, trust=trust)
         return _evaluate_after_training(folder, agent, episodes, json, control_rate)
-    say(f"Continuing from step {step:,} of {total:,}.")
     with watched(step_timeout, lambda: _way_on(folder)):
         return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps, from_)
 

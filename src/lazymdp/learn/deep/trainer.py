@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lazymdp._arguments import check_callable, check_choice, check_number
-from lazymdp._progress import show_settings, training_bar
+from lazymdp._progress import say, show_settings, training_bar
 from lazymdp.defaults.protocol import BadDefault
 from lazymdp.learn.deep.agent import Agent
 from lazymdp.learn.deep.compiled_defaults import raising_failures
@@ -259,6 +259,8 @@ def _run_training(
         state = None if checkpoint is None else checkpoint.arrays
         run = Training(config, state, None if which == "best" else parts, default_policy, env)
         closing.callback(run.close)
+        if show_progress and checkpoint is not None:  # now that nothing can be refused
+            say(f"Continuing from step {checkpoint.step:,} of {config.total_steps:,}.")
         if folder is not None and exists:  # everything has been read: only now, the folder is changed
             if which == "best":
                 folder.save(run.checkpoint(), run.replay_part(), run.replay_rows)
