@@ -14,7 +14,18 @@ import lazymdp as lz
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "lazymdp"
 LAYERS = (
-    {"_arguments", "_arrays", "_colors", "_cores", "_files", "_html_page", "_parent", "_progress", "_provenance"},
+    {
+        "_arguments",
+        "_arrays",
+        "_colors",
+        "_cores",
+        "_env_outcomes",
+        "_files",
+        "_html_page",
+        "_parent",
+        "_progress",
+        "_provenance",
+    },
     {"mdp", "envs"},
     {"lazy", "defaults", "wrappers"},
     {"exact"},

@@ -265,5 +265,25 @@ def shown(value: Any, number: float = math.nan) -> str:
         return repr(value.item())
     if isinstance(value, np.ndarray) and value.size > 8:
         return f"an array of shape {value.shape}"
-    text = " ".join(repr(value).split())
+    text = " ".join(safe_repr(value).split())
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def safe_repr(value: Any) -> str:
+    """Returns `repr(value)`, or the name of the type if that raises an error: a message must not fail itself."""
+    try:
+        return repr(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"{type(value).__name__} (its repr() raised {type(error).__name__})"
+
+
+def safe_str(error: BaseException) -> str:
+    """Returns the message of an error, or the name of its type if it has none or if `str(error)` raises an error."""
+    try:
+        return str(error) or type(error).__name__
+    except KeyboardInterrupt:
+        raise
+    except BaseException as other:
+        return f"{type(error).__name__} (its str() raised {type(other).__name__})"

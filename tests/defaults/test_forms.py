@@ -6,7 +6,7 @@ import pytest
 from echo_env import EchoEnv
 from some_defaults import LAZY, Own, ids
 
-from lazymdp.defaults.forms import BadAnswer, draw, takes_batches
+from lazymdp.defaults.forms import BadAnswer, Table, draw, takes_batches
 from lazymdp.defaults.protocol import DefaultPolicy, Examples, Mixture, make_default
 from lazymdp.wrappers.lazy_action import LazyAction
 from lazymdp.wrappers.lazy_vector_action import LazyVectorAction
@@ -164,3 +164,10 @@ def test_an_action_of_probability_zero_is_never_drawn():
         rows = np.tile(np.array(row) / sum(row), (2, 1))
         chosen = draw(rows, Extreme(), gym.spaces.Discrete(3))
         assert (rows[[0, 1], chosen] > 0).all(), row
+
+
+@pytest.mark.parametrize("state", [-1, 3, 5])
+def test_a_table_is_not_read_outside_of_its_rows(state):
+    table = Table([[1, 0], [0, 1], [1, 0]], gym.spaces.Discrete(2), gym.spaces.Discrete(3))
+    with pytest.raises(BadAnswer, match=f"table for the observations 0 to 2, but observation {state} was given"):
+        table.probabilities(np.array([0, state]), np.zeros(2, int))

@@ -51,7 +51,7 @@ class Table(gym.Env):
 
 
 def test_a_broken_table_names_the_entry():
-    with pytest.raises(ValueError, match="state 0, action 0 leads to state 7, expected 0 to 0"):
+    with pytest.raises(ValueError, match="state 0, action 0 holds .*: it leads to state 7, expected 0 to 0"):
         lz.MDP.from_gymnasium(Table({0: {0: [(1.0, 7, 0.0, False)]}}), 0.9)
     with pytest.raises(ValueError, match="state 1, action 0 has no entry"):
         lz.MDP.from_gymnasium(Table({0: {0: [(1.0, 0, 0.0, False)]}, 1: {}}), 0.9)
@@ -65,12 +65,41 @@ def test_a_broken_table_names_the_entry():
         ({0: {0: [(1.0, 0, 0.0)]}}, r"holds \(1.0, 0, 0.0\), expected \(probability"),
         ({0: {0: [(1.0, None, 0.0, False)]}}, "holds"),
         ({0: {0: [(1.0, 0.7, 0.0, False)]}}, r"leads to state 0\.7"),
+        ({0: {0: [(1.0, 0, 0.0, "no")]}}, r"state 0, action 0 holds \(1.0, 0, 0.0, 'no'\), .* and True or False"),
+        ({0: {0: [(1.0, 0, 0.0, None)]}}, "True or False"),
+        ({0: {0: [("1", 0, 0.0, False)]}}, r"holds \('1', 0, 0.0, False\), .* three finite numbers"),
+        ({0: {0: [(1.0, "0", 0.0, False)]}}, "three finite numbers"),
+        ({0: {0: [(1.0, 0, "2.5", False)]}}, "three finite numbers"),
+        ({0: {0: [(1.0, 0, 1j, False)]}}, "three finite numbers"),
+        ({0: {0: [(1.0, 0, float("nan"), False)]}}, "three finite numbers"),
+        ({0: {0: [(float("nan"), 0, 0.0, False)]}}, "three finite numbers"),
+        (
+            {0: {0: [(-0.5, 0, 0.0, False), (1.5, 0, 0.0, False)]}},
+            r"the probability is -0\.5, expected a number from",
+        ),
+        ({0: {0: [(1.0, float("inf"), 0.0, False)]}}, "three finite numbers"),
         ({0: {0: []}}, "has no transitions"),
     ],
 )
 def test_odd_tables_are_refused_with_their_place(table, message):
     with pytest.raises(ValueError, match=message):
         lz.MDP.from_gymnasium(Table(table), 0.9)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, int, bool, np.array])
+def test_tables_of_other_types_are_read(kind):
+    table = {0: {0: [(kind(1), kind(1), kind(1), np.True_)]}, 1: {0: [(1.0, 1, 0.0, 1)]}}
+    mdp = lz.MDP.from_gymnasium(Table(table), 0.5)
+    np.testing.assert_array_equal(mdp.transitions.toarray(), [[0, 1], [0, 1]])
+    np.testing.assert_array_equal(mdp.rewards, [[1.0], [0.0]])
+
+
+@pytest.mark.parametrize(("start", "message"), [(["1"], "are of type"), ([0.5, 0.5], r"shape \(2,\), expected \[1\]")])
+def test_an_odd_initial_distribution_is_refused(start, message):
+    env = Table({0: {0: [(1.0, 0, 0.0, False)]}})
+    env.initial_state_distrib = start
+    with pytest.raises(ValueError, match=f"initial_state_distrib.*{message}"):
+        lz.MDP.from_gymnasium(env, 0.9)
 
 
 def test_an_impossible_end_adds_no_terminal_state():

@@ -334,3 +334,33 @@ def test_memory_does_not_grow_with_the_length_of_an_episode(tmp_path):
     first, second = peak(400), peak(1200)
     assert first > 256 * 84 * 84  # the observations that are judged together
     assert (second - first) / 800 < 1_500  # bytes per step: the table of contents of the file of frames
+
+
+@pytest.mark.parametrize(
+    ("seen", "reward", "message"),
+    [
+        (
+            np.array([np.nan, 0.0]),
+            1.0,
+            r"step 1 of the episode: observation\[0\] is nan, expected a whole number",
+        ),
+        (np.array([300, -5]), 1.0, r"observation\[0\] is 300"),
+        (["1", "2"], 1.0, "expected numbers"),
+        (np.array([0, 1], np.uint8), "1.5", "step 1 of the episode: it returned the reward '1.5', expected a number"),
+        (np.array([0, 1], np.uint8), float("nan"), "it returned the reward nan"),
+    ],
+)
+def test_what_would_be_recorded_as_something_else_is_refused(tmp_path, seen, reward, message):
+    class Odd(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 255, (2,), np.uint8), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(2, np.uint8), {}
+
+        def step(self, action):
+            return seen, reward, False, False, {}
+
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=f"Odd.*{message}"):
+        warnings.simplefilter("ignore")  # it is recorded without frames
+        lz.explain.record(lambda observation: 0, Odd(), folder=tmp_path / "r", max_steps=3)

@@ -100,3 +100,15 @@ def test_a_recurrent_agent_and_a_missing_environment_are_refused():
         Player(Recurrent(), corridor, 0, 1.0, None).play([0])
     with pytest.raises(TypeError, match="env is 3, expected the id of an environment"):
         Player(always_one, 3, 0, 1.0, None)
+
+
+def test_an_observation_that_would_become_another_one_is_refused():
+    class Odd(CorridorEnv):
+        def step(self, action):
+            return -1, *super().step(action)[1:]  # would be the last state
+
+    player = Player(always_one, lambda: Odd([1.0, 1.0]), "uniform", 0.9, None)
+    with pytest.raises(
+        ValueError, match="Odd, step 1 of the episode: observation is -1, expected an integer from 0 to 2"
+    ):
+        player.play([0])

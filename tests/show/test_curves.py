@@ -43,6 +43,28 @@ def test_return_curves_draw_means_with_bands():
         lz.show.return_curves([0], dict.fromkeys("abcdef", Interval(*np.zeros((3, 1)))))
 
 
+NAMES = ["$\\bad$", "_x", "a$b", "$$", "\\$c$", "__", "50% {x} ^ & #"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_the_user_are_shown_as_they_are(name):
+    """A dollar sign begins no formula, and an underscore does not keep a name out of the legend."""
+    mean = Interval(*np.zeros((3, 2)))
+    curves = SimpleNamespace(mode="keep", shares=np.array([0.1, 0.5]), loss=lambda kind: mean)
+    for axes in (
+        lz.show.frontier({name: points(), "other": points(1.0)}),
+        lz.show.return_curves([0, 1], {name: mean, "other": mean}),
+        lz.show.frequency_curve([0.1], [0.0, 1.0], label=name, bounds={name: 0.1}),
+        lz.show.fidelity(curves, measure=name),
+    ):
+        axes.legend()
+        drawn(axes)
+        texts = axes.get_legend().get_texts()
+        shown = [text._preprocess_math(text.get_text()) for text in texts]
+        assert all(kind is False for _, kind in shown)
+        assert any(name in text for text, _ in shown) and len(texts) >= 2
+
+
 def points(shift=0.0, alone=None):
     """Three prices, the highest first, and the default policy alone."""
     mean = np.array([1.0, 2.0, 2.5]) + shift

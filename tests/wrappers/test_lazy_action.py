@@ -302,3 +302,26 @@ def sampled_returns(env, cumulative, gamma, episodes):
             cost += discount * info["control_cost"]
             discount *= gamma
         yield total, base, cost
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"reward": "1.5"}, "it returned the reward '1.5', expected a number"),
+        ({"reward": 1 + 2j}, r"it returned the reward \(1\+2j\), expected a number"),
+        ({"reward": float("nan")}, "it returned the reward nan, expected a finite number"),
+        ({"terminated": "no"}, "it returned terminated = 'no', expected True or False"),
+        ({"truncated": None}, "it returned truncated = None, expected True or False"),
+    ],
+)
+def test_what_is_no_reward_or_flag_is_refused_with_its_place(changed, message):
+    class Odd(EchoEnv):
+        def step(self, action):
+            seen, reward, terminated, truncated, info = super().step(action)
+            given = {"reward": reward, "terminated": terminated, "truncated": truncated} | changed
+            return seen, *given.values(), info
+
+    env = LazyAction(Odd(), 2)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=f"Odd, step 1 of the episode: {message}"):
+        env.step(env.lazy_action)

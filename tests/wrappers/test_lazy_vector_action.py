@@ -317,3 +317,26 @@ def test_atari_vector_env(mode):
     assert ends >= 3
     assert infos["_took_control"].all() or mode is AutoresetMode.NEXT_STEP
     venv.close()
+
+
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [
+        (
+            np.array([0.0, np.nan]),
+            "environment 1, step 1 of the episode: it returned the reward nan",
+        ),
+        (np.array(["0", "1"]), "the rewards of the environments are of type <U1, expected real numbers"),
+        (np.array([0.0, 1j]), "are of type complex128"),
+    ],
+)
+def test_what_is_no_reward_is_refused(rewards, message):
+    class Odd(gym.vector.VectorWrapper):
+        def step(self, actions):
+            seen, _, *rest = super().step(actions)
+            return seen, rewards, *rest
+
+    venv = LazyVectorAction(Odd(gym.vector.SyncVectorEnv([EchoEnv, EchoEnv])))
+    venv.reset(seed=0)
+    with pytest.raises(ValueError, match=message):
+        venv.step(np.array([2, 2]))

@@ -19,6 +19,7 @@ import tyro
 from rich.markup import escape
 
 import lazymdp as lz
+from lazymdp._arguments import safe_str
 from lazymdp._progress import ERR
 from lazymdp.cli.evaluate import evaluate
 from lazymdp.cli.exact import explore, list_names, path, solve
@@ -88,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError, RuntimeError, OverflowError) as error:
         if flags.debug:
             raise
-        return _failed(str(error) or type(error).__name__)
+        return _failed(safe_str(error))
 
 
 def _failed(message: str) -> int:

@@ -134,8 +134,8 @@ def train(
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
-        step_timeout: End with exit code 2 if the environment or the default policy takes longer for one step, in
-            seconds; by default there is no limit.
+        step_timeout: End with exit code 2 if the environment takes longer to be made, for a reset, for a step or to
+            close, or the default policy for an answer, in seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
         settings: Settings of the algorithm. The defaults depend on the kind of environment: MinAtar, Atari, or control
@@ -185,8 +185,8 @@ def resume(
         episodes: Episodes per price in the evaluation after training.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
-        step_timeout: End with exit code 2 if the environment or the default policy takes longer for one step, in
-            seconds; by default there is no limit.
+        step_timeout: End with exit code 2 if the environment takes longer to be made, for a reset, for a step or to
+            close, or the default policy for an answer, in seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
         trust: Allow the run to run code that it names: modules of its environment and default policy, or a pickle (a
             Stable-Baselines3 model).
@@ -203,8 +203,11 @@ def resume(
     if step >= total:
         least = total + config.settings.steps_per_iteration
         say(f"{run} is already complete ({step:,} steps). To extend it, give --steps with at least {least}.")
-        agent = deep("factory").load(run, from_, trust=trust)
-        return _evaluate_after_training(folder, agent, episodes, json, control_rate)
+        with watched(
+            step_timeout, lambda: f"The run is complete. To evaluate it: lazymdp evaluate {run}{_trust(folder)}"
+        ):
+            agent = deep("factory").load(run, from_, trust=trust)
+            return _evaluate_after_training(folder, agent, episodes, json, control_rate)
     with watched(step_timeout, lambda: _way_on(folder)):
         return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps, from_)
 

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp._arguments import real_array
+from lazymdp._arguments import real_array, safe_repr
 from lazymdp._arrays import sample_rows
 
 Actions = NDArray[np.int64]
@@ -173,7 +173,16 @@ class Table:
 
     def probabilities(self, observations: Any, last_actions: Actions) -> Probabilities:
         """Returns `[B, A]` probabilities."""
-        return self.table[np.asarray(observations) - self.first]
+        rows = np.asarray(observations) - self.first
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self.table):  # -1 would be the last row
+            row = int(np.argmax((rows < 0) | (rows >= len(self.table))))
+            last = self.first + len(self.table) - 1
+            raise BadAnswer(
+                f"it is a table for the observations {self.first} to {last}, but observation {rows[row] + self.first} "
+                "was given.",
+                row,
+            )
+        return self.table[rows]
 
 
 class FromFunction:
@@ -282,7 +291,7 @@ def takes_batches(
             found.append(error)
     batch, single = found
     if isinstance(batch, BaseException) and isinstance(single, BaseException):
-        said = [str(error) if isinstance(error, BadAnswer) else f"{error!r}." for error in (single, batch)]
+        said = [str(error) if isinstance(error, BadAnswer) else f"{safe_repr(error)}." for error in (single, batch)]
         raise BadAnswer(f"given one observation: {said[0]} Given a batch of {count} observations: {said[1]}")
     if isinstance(batch, BaseException) or isinstance(single, BaseException):
         return isinstance(single, BaseException)

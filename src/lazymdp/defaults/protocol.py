@@ -30,7 +30,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_probability
+from lazymdp._arguments import check_probability, safe_repr
 from lazymdp.defaults.forms import (
     Actions,
     BadAnswer,
@@ -226,7 +226,9 @@ def ask(
         where = f"step {_listed(steps[at])} of the episode (counted from 0)"
         if environments is not None:
             where += f", environment {_listed(environments[at])}"
-        found = str(error) if isinstance(error, BadAnswer) else f"{error!r}, given {reprlib.repr(observations)}"
+        found = (
+            str(error) if isinstance(error, BadAnswer) else f"{safe_repr(error)}, given {reprlib.repr(observations)}"
+        )
         raise BadDefault(f"default_policy failed at {where}: {found}") from error
 
 

@@ -9,6 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from lazymdp._arguments import real_array, shown
+from lazymdp._arrays import SUM_TOLERANCE
+from lazymdp._env_outcomes import flag_of, reward_of
+
 
 class Table(NamedTuple):
     """A transition table as arrays, in which every terminated transition leads to an absorbing state.
@@ -47,7 +51,9 @@ def read_table(env: Any) -> Table:
     rewards = np.zeros((n_states, n_actions))
     np.add.at(rewards.ravel(), rows, gains)
     start = getattr(env, "initial_state_distrib", None)
-    starts = np.zeros(n_states) if start is None else np.asarray(start, dtype=float)
+    starts = np.zeros(n_states) if start is None else real_array(start, "probabilities initial_state_distrib")
+    if starts.shape != (n_states,):
+        raise ValueError(f"initial_state_distrib has shape {starts.shape}, expected [{n_states}]: one entry per state.")
     names = getattr(env, "state_names", None)
 
     entered_alive = np.zeros(n_states, dtype=bool)
@@ -117,16 +123,24 @@ def _row(table: Any, state: int, action: int, n_states: int) -> list[tuple[float
         entries = list(table[state][action])
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"{place} has no entry.") from error
-    checked = []
-    for entry in entries:
-        try:
-            probability, following, reward, terminated = entry
-            values = float(probability), int(following), float(reward), bool(terminated)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{place} holds {entry!r}, expected (probability, next state, reward, terminated)."
-            ) from error
-        if values[1] != following or not 0 <= values[1] < n_states:
-            raise ValueError(f"{place} leads to state {following}, expected 0 to {n_states - 1}.")
-        checked.append(values)
-    return checked
+    return [_entry(entry, place, n_states) for entry in entries]
+
+
+def _entry(entry: Any, place: str, n_states: int) -> tuple[float, int, float, bool]:
+    """Returns a checked entry; `place` is for the error message."""
+    try:
+        probability, following, reward, terminated = entry
+        weight, gain, state = reward_of(probability), reward_of(reward), reward_of(following)
+        ends = flag_of(terminated, "terminated")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{place} holds {shown(entry)}, expected (probability, next state, reward, terminated): three finite "
+            "numbers, and True or False."
+        ) from error
+    if not 0.0 <= weight <= 1.0 + SUM_TOLERANCE:
+        raise ValueError(f"{place} holds {shown(entry)}: the probability is {weight}, expected a number from 0 to 1.")
+    if not 0 <= state < n_states or not state.is_integer():
+        raise ValueError(
+            f"{place} holds {shown(entry)}: it leads to state {shown(following)}, expected 0 to {n_states - 1}."
+        )
+    return weight, int(state), gain, ends

@@ -20,6 +20,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._env_outcomes import check_seen
 from lazymdp.defaults.protocol import noop_of
 from lazymdp.explain.environments import batched, first_action
 from lazymdp.explain.players import Player
@@ -118,6 +119,7 @@ def _episode(player: Player, rng: np.random.Generator, limit: int, explore: bool
         int(rng.integers(_RANDOM_START)) * int(rng.random() < 0.5 or not explore),
     )
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
+    check_seen(env, observation, 0)
     last, terminated, truncated = noop_of(env.env), False, False
     seen, lasts, own = [observation], [last], [player.choose(observation, last)]
     rows: list[tuple[int, bool, float]] = []
@@ -125,6 +127,7 @@ def _episode(player: Player, rng: np.random.Generator, limit: int, explore: bool
         is_random = len(rows) < prefix or (explore and rng.random() < 1.0 / _EXPLORE)
         choice = int(rng.integers(n_actions)) + first if is_random else own[-1]
         observation, reward, terminated, truncated, info = env.step(choice)
+        check_seen(env, observation, len(rows) + 1)
         last = info["base_action"]
         rows.append((last - first, is_random, float(reward)))
         seen.append(observation.copy() if isinstance(observation, np.ndarray) else observation)

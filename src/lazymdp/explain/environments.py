@@ -67,14 +67,6 @@ def _minatar(env: str) -> gym.Env[Any, Any]:
     return make_single(minatar(env.removeprefix("minatar/")), "rgb_array")
 
 
-def env_name(env: gym.Env[Any, Any]) -> str:
-    """Returns the id of an environment, or the name of its class if it has none."""
-    name = getattr(env.unwrapped, "name", None)  # compiled environments have a name but no spec
-    if env.spec is not None:
-        return str(env.spec.id)
-    return name if isinstance(name, str) else type(env.unwrapped).__name__
-
-
 def action_names(env: LazyAction[Any], names: Sequence[str] | None = None) -> list[str]:
     """Returns the names of the actions of an environment, without the lazy one.
 

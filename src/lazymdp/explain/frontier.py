@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazymdp._env_outcomes import env_name
 from lazymdp.defaults.protocol import noop_of
-from lazymdp.explain.environments import env_name, first_action
+from lazymdp.explain.environments import first_action
 from lazymdp.explain.players import ExactPlayer, OtherPlayer, Player, TrainedPlayer
 from lazymdp.measure.statistics import mean_interval
 

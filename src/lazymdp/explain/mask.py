@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._arguments import check_count, check_seed
+from lazymdp._env_outcomes import check_seen
 from lazymdp.defaults.protocol import noop_of
 from lazymdp.explain.players import Player
 from lazymdp.explain.small_network import BATCH, SmallNetwork, check_input, feature_rows, features
@@ -157,12 +158,14 @@ def _play(
 ) -> MaskedEpisode:  # fmt: skip
     env, space = player.env, player.env.observation_space
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
+    check_seen(env, observation, 0)
     last, over, terminated = noop_of(env.env), False, False
     seen, kept, rewards = [features(space, observation)], [], []
     while not over:
         kept.append(bool(rng.random() < keep(seen[-1][None])[0]))
         action = player.choose(observation, last) if kept[-1] else env.lazy_action
         observation, _, terminated, truncated, info = env.step(action)
+        check_seen(env, observation, len(kept))
         last, over = info["base_action"], terminated or truncated or len(kept) >= max_steps
         rewards.append(float(info["base_reward"]))
         seen.append(features(space, observation))

@@ -12,13 +12,13 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp._arguments import check_count, check_eta, check_seed
+from lazymdp._arguments import check_count, check_eta, check_seed, safe_str
+from lazymdp._env_outcomes import check_seen, env_name
 from lazymdp.defaults.protocol import noop_of
 from lazymdp.exact.path import EtaPath
 from lazymdp.explain.environments import (
     action_names,
     batched,
-    env_name,
     first_action,
     flat_size,
     flattened,
@@ -189,6 +189,7 @@ class _Start(NamedTuple):
 def _start(player: Player, seed: int) -> _Start:
     """Resets the environment. The first choice is made at once: an agent that does not fit fails before the writing."""
     observation, _ = player.env.reset(seed=seed)
+    check_seen(player.env, observation, 0)
     return _Start(observation, player.choose(observation, _noop(player)))
 
 
@@ -204,7 +205,7 @@ def _first_frame(player: Player) -> NDArray[np.uint8] | None:
         try:
             return frame_of(player.env)
         except Exception as error:  # environments fail in many ways, for example without pygame
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(safe_str(error).split())
     else:
         reason = f"its render mode is {mode}, not rgb_array"
     name = env_name(player.env)
@@ -237,6 +238,7 @@ def _play(player: Player, rows: _Rows, start: _Start, limit: int) -> Any:
         if rows.has_frames:
             rows.file.add_frame(frame_of(env))
         after, _, terminated, truncated, info = env.step(choice)
+        check_seen(env, after, step)
         truncated = bool(truncated or step == limit) and not terminated
         price = 0.0 if player.eta is None else 0.0 - info["control_cost"]  # not -0.0
         rows.add(observation, last, choice - first, info["base_action"] - first, info["base_reward"], price)

@@ -18,6 +18,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
 from lazymdp._arguments import MOST_COUNTED, check_callable, check_count, check_gamma, shown
+from lazymdp._env_outcomes import check_seen
 from lazymdp.defaults.forms import BadAnswer, check_actions
 from lazymdp.wrappers.lazy_action import LazyAction
 
@@ -130,6 +131,8 @@ class Player:
         envs = self._envs[: len(seeds)]
         lazy = envs[0].lazy_action
         observations = [env.reset(seed=int(seed))[0] for env, seed in zip(envs, seeds, strict=True)]
+        for env, observation in zip(envs, observations, strict=True):
+            check_seen(env, observation, 0)
         steps: list[list[tuple[int, float, float, bool]]] = [[] for _ in seeds]
         state: Any = None
         running, step = np.arange(len(seeds)), 0
@@ -144,6 +147,7 @@ class Player:
                 if who[column] == RECORDED and recorded is not None:
                     action = recorded[first + row].actions[step]
                 observations[row], _, terminated, truncated, info = envs[row].step(int(action))
+                check_seen(envs[row], observations[row], step + 1)
                 told = (info["base_action"], info["base_reward"], float(scores[column]), bool(who[column] == DEFAULT))
                 steps[row].append(told)
                 over[column] = terminated or truncated or step + 1 >= self.max_steps

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._colors import CONTROL, FAINT, INK, LAZY
 from lazymdp.measure.statistics import Interval
-from lazymdp.show.style import axes_or_new, in_style
+from lazymdp.show.style import axes_or_new, in_style, plain
 
 _LINES = ((INK, "-"), (CONTROL, "-"), (FAINT, "--"), (LAZY, "-."), (CONTROL, ":"))
 """Color and dashes of the curves of one picture; they differ in grayscale, too."""
@@ -104,7 +104,7 @@ def frontier(evaluations: FrontierPoints | Mapping[str, FrontierPoints], *, ax: 
         mean, bars = _means_and_bars(points.return_interval)
         ax.errorbar(
             points.control_rate[order], mean[order], bars[:, order], fmt="o", markersize=4, linestyle=dashes,
-            linewidth=1.5, color=color, label=name, **style,
+            linewidth=1.5, color=color, label=plain(name), **style,
         )  # fmt: skip
     drawn: set[tuple[float, ...]] = set()
     for points, (color, _) in zip(named.values(), _LINES, strict=False):
@@ -156,11 +156,11 @@ def frequency_curve(
             f"frequency has shape {shares.shape}, expected [{prices.size + 1}], one more than there are breakpoints."
         )
     edges = np.concatenate([[prices[0] / 3.0], prices, [prices[-1] * 3.0]])
-    ax.stairs(shares, edges, baseline=None, color=color, linewidth=1.6, label=label)
+    ax.stairs(shares, edges, baseline=None, color=color, linewidth=1.6, label=label if label is None else plain(label))
     marks = ((":", "v"), ("--", "^"), ("-.", "x"))
     for (name, price), (dashes, marker) in zip((bounds or {}).items(), marks * len(bounds or {}), strict=False):
         ax.axvline(price, color=FAINT, linestyle=dashes, linewidth=1.0, zorder=0)
-        ax.plot([price], [0.5], marker, color=FAINT, markersize=5, label=f"{name} = {price:.4g}")
+        ax.plot([price], [0.5], marker, color=FAINT, markersize=5, label=f"{plain(name)} = {price:.4g}")
     ax.set_xscale("log")
     ax.set_ylim(-0.04, 1.04)
     ax.set_xlabel("eta")
@@ -183,7 +183,7 @@ def return_curves(x: ArrayLike, curves: Mapping[str, Interval], *, ax: Axes | No
         raise ValueError(f"{len(curves)} curves in one picture, but only {len(_LINES)} can be told apart.")
     for (name, curve), (color, dashes) in zip(curves.items(), _LINES, strict=False):
         ax.fill_between(points, curve.low, curve.high, color=color, alpha=0.22, linewidth=0)
-        ax.plot(points, curve.mean, color=color, linestyle=dashes, label=name)
+        ax.plot(points, curve.mean, color=color, linestyle=dashes, label=plain(name))
     ax.set_xlabel("episode")
     ax.set_ylabel("return (price excluded)")
     ax.legend(loc="best")
@@ -203,7 +203,7 @@ def fidelity(curves: FidelityCurves, *, measure: str = "importance", ax: Axes | 
     """
     ax = axes_or_new(ax, (4.6, 3.4))
     shares = 100.0 * curves.shares
-    names = {"top": f"highest {measure}", "random": "random steps", "bottom": f"lowest {measure}"}
+    names = {"top": f"highest {plain(measure)}", "random": "random steps", "bottom": f"lowest {plain(measure)}"}
     for (kind, name), (color, dashes) in zip(names.items(), ((CONTROL, "-"), (LAZY, "-"), (INK, "--")), strict=True):
         mean, low, high = curves.loss(kind)
         ax.fill_between(shares, low, high, color=color, alpha=0.22, linewidth=0)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._arguments import real_array, shown
 from lazymdp._colors import BRIDGE, CONTROL, FLOOR, INK, LAZY, WALL, WATER
-from lazymdp.show.style import CONTROL_SCALE, axes_or_new, in_style
+from lazymdp.show.style import CONTROL_SCALE, axes_or_new, in_style, plain
 
 _ARROWS = {"up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0)}
 _LABELS = "SGTKDA"
@@ -134,7 +134,7 @@ def heat_map(
         edgecolors="white",
         linewidth=0.8,
     )
-    axes.figure.colorbar(drawn, ax=axes, shrink=0.75, pad=0.02, label=label)
+    axes.figure.colorbar(drawn, ax=axes, shrink=0.75, pad=0.02, label=plain(label))
     _write_letters(world, axes)
     return axes
 

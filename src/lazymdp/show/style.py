@@ -39,6 +39,16 @@ def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
     return drawn
 
 
+def plain(name: object) -> str:
+    """Returns a name of the user as text that matplotlib shows as it is.
+
+    Otherwise, text between two dollar signs would be a formula, and a legend would leave out a name that begins with an
+    underscore: it gets a space in front.
+    """
+    text = str(name).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
     """Returns `ax`, or the axes of a new figure of this size in inches if it is None."""
     return plt.subplots(figsize=size)[1] if ax is None else ax

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lazymdp.measure.statistics import Interval, iqm_interval
 from lazymdp.show import frontier, styled
 from lazymdp.show.curves import MOST_CURVES
+from lazymdp.show.style import plain
 
 _COLUMNS = 3
 
@@ -116,7 +117,7 @@ def plot_frontiers(table: dict[str, list[Any]]) -> Figure:
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)  # inside, it would hide curves
             few, most = min(one.seeds[0] for one in curves.values()), max(one.seeds[1] for one in curves.values())
             count = f"{most} seeds" if few == most else f"{few} to {most} seeds"
-            ax.set_title(f"{env} ({'1 seed' if few == most == 1 else count})")
+            ax.set_title(f"{plain(env)} ({'1 seed' if few == most == 1 else count})")
     return figure
 
 

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lazymdp._arguments import check_eta, check_seed
+from lazymdp._env_outcomes import checked_reward
 from lazymdp.defaults.protocol import ask, make_default, noop_of
 
 ObsType = TypeVar("ObsType")
@@ -123,7 +124,7 @@ class LazyAction(gym.Wrapper[ObsType, Any, ObsType, Any], gym.utils.RecordConstr
         took_control = choice != self.lazy_action
         base_action = choice if took_control else self._default_action()
         self._observation, given, terminated, truncated, info = self.env.step(base_action)
-        reward = float(given)
+        reward = checked_reward(self.env, given, terminated, truncated, self._steps + 1)
         cost = 0.0 - self.eta if took_control else 0.0  # `0.0 - eta` and not `-eta`, which is -0.0 if eta is 0
         self._last_action = base_action
         self._steps += 1

@@ -11,7 +11,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from lazymdp._arguments import LARGEST, check_seed, plain_array, price_array
+from lazymdp._arguments import LARGEST, check_seed, plain_array, price_array, real_array
+from lazymdp._env_outcomes import BadOutcome
 from lazymdp.defaults.protocol import ask, make_default, noop_action
 from lazymdp.wrappers.lazy_action import STREAM, check_discrete, extended_mask, with_lazy_action
 
@@ -115,7 +116,7 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
         base_actions = self._base_actions(choices, lazy)
 
         self._observations, given, terminated, truncated, infos = self.env.step(base_actions)
-        rewards = np.asarray(given, dtype=np.float64)
+        rewards = self._checked_rewards(given)
         costs = np.where(took_control, 0.0 - self.eta, 0.0)
         done = np.asarray(terminated, dtype=bool) | np.asarray(truncated, dtype=bool)
         if self._autoreset is AutoresetMode.NEXT_STEP:
@@ -194,6 +195,16 @@ class LazyVectorAction(VectorWrapper[Any, Any, Any, Any, NDArray[Any]], gym.util
                 f"{self.lazy_action} ({self.lazy_action} is lazy)."
             )
         return choices.astype(np.int64)
+
+    def _checked_rewards(self, given: ArrayLike) -> NDArray[np.float64]:
+        rewards = real_array(given, "the rewards of the environments")
+        if not np.isfinite(rewards).all():
+            index = int(np.argmin(np.isfinite(rewards)))
+            raise BadOutcome(
+                f"{self.env}, environment {index}, step {self._steps[index] + 1} of the episode: it returned the "
+                f"reward {rewards[index]}, expected a finite number."
+            )
+        return rewards
 
     def _check_etas(self, eta: ArrayLike) -> NDArray[np.float64]:
         etas = price_array(eta)

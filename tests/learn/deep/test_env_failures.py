@@ -21,13 +21,22 @@ from lazymdp.cli.main import main  # noqa: E402
 from lazymdp.defaults.protocol import BadDefault  # noqa: E402
 from lazymdp.learn.deep.acting import spoiled  # noqa: E402
 from lazymdp.learn.deep.env_failures import LARGEST_REWARD, EnvironmentFailed, busy  # noqa: E402
-from lazymdp.learn.deep.factory import make_algorithm  # noqa: E402
+from lazymdp.learn.deep.factory import make_algorithm, make_default_policy, make_env  # noqa: E402
 from lazymdp.learn.deep.gymnasium_env import make_gymnasium_env, measure_reward_scale  # noqa: E402
 from lazymdp.learn.deep.host_env import GymnasiumHost  # noqa: E402
 from lazymdp.learn.deep.loops import CompiledLoop  # noqa: E402
 from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
 from lazymdp.learn.deep.train_config import TrainConfig  # noqa: E402
 from lazymdp.learn.deep.trainer import resume, train  # noqa: E402
+
+
+class Mute(Exception):
+    """An error that cannot be printed."""
+
+    def __repr__(self):
+        raise KeyError("repr")
+
+    __str__ = __repr__
 
 
 class Unruly(gym.Env):
@@ -46,8 +55,10 @@ class Unruly(gym.Env):
         self.steps += 1
         seen, reward, end = np.full(2, 0.1, np.float32), 1.0, self.steps % 7 == 0
         if self.steps >= self.when:
-            seen = {"nan": np.array([0.1, np.nan]), "shape": np.zeros(3), "no array": {"a": 1}}.get(self.how, seen)
-            reward = {"reward": float("nan"), "inf": -np.inf, "huge": 1e38, "none": None}.get(self.how, reward)
+            others = {"shape": np.zeros(3), "no array": {"a": 1}, "complex frame": np.array([0.1, 1j])}
+            seen = {"nan": np.array([0.1, np.nan]), "large": np.array([1e99, 0.1]), **others}.get(self.how, seen)
+            odd = {"reward": float("nan"), "inf": -np.inf, "huge": 1e38, "none": None, "1.5": "1.5", "complex": 1 + 2j}
+            reward = odd.get(self.how, reward)
             end = "no" if self.how == "text" else end
             if self.how == "cut":
                 return seen, reward, end, None, {}
@@ -57,6 +68,8 @@ class Unruly(gym.Env):
                 sys.exit("bye")
             if self.how == "cancelled":
                 raise asyncio.CancelledError  # no Exception
+            if self.how == "mute":
+                raise Mute
             if self.how == "tuple":
                 return seen, reward, end, {}
         return seen, reward, end, False, {}
@@ -65,13 +78,18 @@ class Unruly(gym.Env):
 CASES = {
     "nan": r"step 5 of an episode: observation\[1\] is nan, expected a finite number",
     "shape": r"step 5 of an episode: it returned an observation of shape \(3,\), expected \(2,\)",
-    "no array": "step 5 of an episode: TypeError",
+    "no array": r"step 5 of an episode: observation is {'a': 1}, expected numbers",
     "reward": "step 5 of an episode: it returned the reward nan, expected a finite number between",
     "inf": "it returned the reward -inf",
     "huge": r"it returned the reward 1e\+38, expected a finite number between -1e\+12 and 1e\+12",
-    "none": "TypeError",
+    "none": "it returned the reward None, expected a number",
     "text": "step 5 of an episode: it returned terminated = 'no', expected True or False",
     "cut": "step 5 of an episode: it returned truncated = None, expected True or False",
+    "large": r"observation\[0\] is inf, expected a finite number",
+    "complex frame": "step 5 of an episode: observation is array.*, expected numbers",
+    "1.5": "step 5 of an episode: it returned the reward '1.5', expected a number",
+    "complex": r"step 5 of an episode: it returned the reward \(1\+2j\), expected a number",
+    "mute": r"step 5 of an episode: Mute \(its repr\(\) raised KeyError\)\.",
     "key": r"step 5 of an episode: KeyError\('missing'\)",
     "exit": r"SystemExit\('bye'\)",
     "cancelled": "step 5 of an episode: CancelledError",
@@ -90,6 +108,143 @@ def test_what_an_environment_does_wrong_is_named_with_its_index_and_step(how):
             host.send(0, np.zeros(2, int))
             host.receive(0)
     assert not busy
+
+
+class Fixed(gym.Env):
+    """Returns the same observation in every step."""
+
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, space, seen):
+        self.observation_space, self.seen = space, seen
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.seen, 1.0, False, False, {}
+
+
+BYTES, INTEGERS = gym.spaces.Box(0, 255, (2,), np.uint8), gym.spaces.Box(0, 9, (2,), np.int64)
+CONVERTED = [
+    (BYTES, [np.nan, 0], r"observation\[0\] is nan, expected a whole number from 0 to 255"),
+    (BYTES, np.array([300, -5]), r"observation\[0\] is 300, expected a whole number"),
+    (BYTES, np.array([0.0, 0.5]), r"observation\[1\] is 0.5, expected a whole number"),
+    (INTEGERS, np.array([0.0, np.nan]), r"observation\[1\] is nan, expected a whole number"),
+    (INTEGERS, np.array([0, 2**24 + 1]), r"observation\[1\] is 16777217, expected an integer from -16777216"),
+    (gym.spaces.Discrete(4), -1, "observation is -1, expected an integer from 0 to 3"),
+    (gym.spaces.MultiDiscrete([2, 3]), np.array([2, 0]), r"observation\[0\] is 2, expected an entry of MultiDiscrete"),
+    (gym.spaces.Dict(a=BYTES), {"a": np.array([0, 256])}, r"observation\['a'\]\[1\] is 256, expected a whole number"),
+]
+
+
+@pytest.mark.parametrize(("space", "seen", "message"), CONVERTED)
+def test_an_observation_that_would_become_another_one_is_named(space, seen, message):
+    host = GymnasiumHost(lambda: Fixed(space, seen), 2)
+    host.start(0)
+    host.send(0, np.zeros(2, int))
+    with pytest.raises(EnvironmentFailed, match=rf"environment 0 of 2 \(from 0\), step 1 of an episode: {message}"):
+        host.receive(0)
+
+
+@pytest.mark.parametrize(("space", "seen"), [(BYTES, [1.0, 2.0]), (BYTES, np.array([1, 2])), (INTEGERS, [1, 2])])
+def test_an_observation_that_loses_nothing_is_accepted(space, seen):
+    host = GymnasiumHost(lambda: Fixed(space, seen), 1)
+    host.start(0)
+    host.send(0, np.zeros(1, int))
+    np.testing.assert_array_equal(host.receive(0).frame, [[1, 2]])
+
+
+def test_every_part_of_an_environment_is_watched():
+    seen = []
+
+    def note():
+        seen.extend(owner.place_of(place) for owner, (place, _) in busy.items())
+
+    class Watched(Unruly):
+        def __init__(self):
+            note()
+
+        def reset(self, *, seed=None, options=None):
+            note()
+            return super().reset(seed=seed)
+
+        def close(self):
+            note()
+
+    name = "the factory test_every_part_of_an_environment_is_watched.<locals>.Watched"
+    host = GymnasiumHost(Watched, 1)
+    host.start(0)
+    host.like(1).close()  # as evaluation does
+    made, closed = f"{name}, making the environment", f"{name}, close()"
+    assert seen == [made, f"{name}, environment 0 of 1 (from 0), reset at the start of an episode", made, closed]
+    seen.clear()
+    measure_reward_scale(Watched)
+    assert seen[:2] == [made, f"{name}, reset at random step 1 before training"] and seen[-1] == closed
+    seen.clear()
+    make_env("FrozenLake-v1", 1)  # compiled: the environment is made for its table only
+
+    def policy(observation):
+        note()
+        return 0
+
+    make_default_policy(policy, make_env("FrozenLake-v1", 1))
+    assert seen[0] == "the default policy, on first observations of the environment" and not busy
+
+
+HANG = """
+import sys, time
+import gymnasium as gym
+from lazymdp.learn.deep.env_failures import watched
+from lazymdp.learn.deep.gymnasium_env import measure_reward_scale
+from lazymdp.learn.deep.host_env import GymnasiumHost
+
+class Slow(gym.Env):
+    observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(2)
+    def __init__(self):
+        self.hang("init")
+    def reset(self, *, seed=None, options=None):
+        self.hang("reset")
+        return self.observation_space.sample(), {}
+    def step(self, action):
+        return self.observation_space.sample(), 1.0, False, False, {}
+    def close(self):
+        self.hang("close")
+    def hang(self, where):
+        if sys.argv[1] == where:
+            time.sleep(1000)
+
+with watched(0.3, lambda: "No run was started."):
+    measure_reward_scale(Slow)
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [("init", "making the environment"), ("reset", "reset at random step 1 before training"), ("close", "close()")],
+)
+def test_a_hang_outside_of_a_step_ends_the_process(where, named):
+    done = subprocess.run([sys.executable, "-c", HANG, where], capture_output=True, text=True, timeout=100, check=False)
+    said = f"Error: the factory Slow, {named}: no answer within 0.3 s (--step-timeout). No run was started."
+    assert (done.returncode, done.stderr.strip()) == (2, said)
+
+
+def test_an_error_that_cannot_be_printed_is_named_with_its_place(capsys):
+    def broken(*given):
+        raise Mute
+
+    with pytest.raises(EnvironmentFailed, match=r"the factory .*broken raised Mute \(its repr\(\) raised KeyError\)"):
+        make_gymnasium_env(broken)
+    with pytest.raises(EnvironmentFailed, match=r"random step 5 before training: Mute \("):
+        measure_reward_scale(type("Wild", (Unruly,), {"how": "mute"}))
+    with pytest.warns(UserWarning, match=r"close\(\) raised Mute \("):
+        GymnasiumHost(type("Jammed", (Unruly,), {"close": broken}), 1).close()
+    with pytest.raises(BadDefault, match=r"fails on first observations of the environment: .*Mute \("):
+        make_default_policy(broken, make_env("FrozenLake-v1", 1))
+    gym.register("lazymdp-tests/Mute-v0", broken)
+    assert main(["train", "lazymdp-tests/Mute-v0", "--steps", "100"]) == 2
+    assert "Mute-v0', which cannot be made: Mute (its repr() raised KeyError)" in capsys.readouterr().err
 
 
 def test_an_environment_that_cannot_be_made_or_tried_is_named():

@@ -67,3 +67,27 @@ def test_other_observations_are_refused():
 def test_an_empty_batch_is_refused(space):
     with pytest.raises(ValueError, match="observations are an empty batch, expected at least one"):
         to_batch(trained_in(space), gym.vector.utils.create_empty_array(space, 0))
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "message"),
+    [
+        (
+            spaces.Box(0, 255, (2,), np.uint8),
+            np.array([[0, 300]]),
+            r"observations\[0, 1\] is 300, expected",
+        ),
+        (spaces.MultiDiscrete([2, 3]), np.array([[1, -1]]), r"observation\[1\] is -1, expected an entry of"),
+        (spaces.Dict(a=spaces.Box(0, 9, (2,), np.uint8)), {"a": [[0, -5]]}, r"observation\['a'\]\[1\] is -5"),
+        (
+            spaces.Tuple([spaces.Discrete(3)]),
+            (np.array([-1]),),
+            r"observation\[0\] is -1, expected an integer from 0 to 2",
+        ),
+    ],
+)
+def test_observations_that_would_become_others_are_refused(space, seen, message):
+    flat = space if isinstance(space, spaces.Box) else spaces.flatten_space(space)
+    env = SimpleNamespace(space=space, shape=flat.shape, dtype=np.uint8 if flat.dtype == np.uint8 else np.float32)
+    with pytest.raises(ValueError, match=message):
+        to_batch(env, seen)

@@ -108,3 +108,33 @@ def test_unsuitable_environments_are_refused():
         q_learning(gym.make("CartPole-v1"))
     with pytest.raises(TypeError, match="source is 3, expected an MDP or a Gymnasium environment"):
         q_learning(3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        ((-1, 0.0, False), "step 1 of the episode: observation is -1, expected an integer from 0 to 3"),
+        ((np.int64(-1), 0.0, False), "observation is -1"),
+        ((4, 0.0, False), "observation is 4, expected an integer from 0 to 3"),
+        ((float("nan"), 0.0, False), "observation is nan"),
+        (("2", 0.0, False), "observation is '2'"),
+        ((1, "1.5", False), "step 1 of the episode: it returned the reward '1.5', expected a number"),
+        ((1, float("nan"), False), "it returned the reward nan, expected a finite number"),
+        ((1, 0.0, "no"), "it returned terminated = 'no', expected True or False"),
+    ],
+)
+def test_an_outcome_that_would_become_another_one_is_refused(outcome, message):
+    """Compiled code does not check the bounds of arrays."""
+
+    class Odd(gym.Env):
+        observation_space, action_space = gym.spaces.Discrete(4), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return 0, {}
+
+        def step(self, action):
+            return *outcome, False, {}
+
+    with pytest.raises(ValueError, match=f"Odd.*{message}"):
+        q_learning(Odd(), None, eta=0.1, gamma=0.9, episodes=2, max_steps=3, seed=0)

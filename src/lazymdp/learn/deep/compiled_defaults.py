@@ -20,6 +20,7 @@ from gymnasium import spaces
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
+from lazymdp._arguments import safe_repr
 from lazymdp._arrays import sample_rows
 from lazymdp.defaults.forms import ROW_TOLERANCE, BadAnswer, check_actions, check_rows, one_hot, row_of
 from lazymdp.defaults.protocol import BadDefault, DefaultPolicy
@@ -120,7 +121,7 @@ class CalledBack:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            found = str(error) if isinstance(error, BadAnswer) else repr(error)
+            found = str(error) if isinstance(error, BadAnswer) else safe_repr(error)
             row = error.row if isinstance(error, BadAnswer) else None
             shown = seen if row is None else row_of(self._space, seen, row)
             at = "" if row is None else f" (row {row} of {executed.size} observations)"

@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from lazymdp._arguments import safe_repr
+from lazymdp._env_outcomes import BadOutcome
+
 LARGEST_REWARD = 1e12
 """Largest absolute reward that is accepted: beyond it, squares of values are no longer finite in single precision."""
 
@@ -24,6 +27,11 @@ class EnvironmentFailed(RuntimeError):
 
     The message names the environment, its index, the step and the error.
     """
+
+
+def said_by(error: BaseException) -> str:
+    """Returns what an environment did wrong, for a message that names it."""
+    return str(error) if isinstance(error, BadOutcome) else safe_repr(error)
 
 
 class _Watched(Protocol):
@@ -37,12 +45,45 @@ busy: dict[_Watched, tuple[int, float]] = {}
 """Code of the user that runs at this moment: its owner, the index of the copy, and the time at which it began."""
 
 
+class _Named:
+    """Code that runs once, with a name."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def place_of(self, index: int) -> str:
+        """Returns the name, for messages."""
+        return self._what
+
+
+@contextmanager
+def running(what: str) -> Iterator[Callable[[], None]]:
+    """Enters code of the user in `busy` while it runs inside a `with` block.
+
+    Args:
+        what: Names the code in messages.
+
+    Yields:
+        A function that starts the time again, after other code.
+    """
+    owner = _Named(what)
+
+    def begin() -> None:
+        busy[owner] = 0, time.monotonic()
+
+    begin()
+    try:
+        yield begin
+    finally:
+        del busy[owner]
+
+
 @contextmanager
 def watched(seconds: float | None, way_on: Callable[[], str]) -> Iterator[None]:
     """Ends the process with exit code 2 if code of the user takes longer than a time limit; see the module.
 
     Args:
-        seconds: Time limit of one step in seconds; None for no limit.
+        seconds: Time limit of everything that is entered in `busy`; None for no limit.
         way_on: Returns a text that says how to go on, for the message.
     """
     if seconds is None:

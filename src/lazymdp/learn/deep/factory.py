@@ -31,8 +31,10 @@ from lazymdp.learn.deep.atari import AtariHost
 from lazymdp.learn.deep.compiled_defaults import CompiledDefault, unflattened
 from lazymdp.learn.deep.config import DQNConfig
 from lazymdp.learn.deep.dqn import DQN
+from lazymdp.learn.deep.env_failures import running
 from lazymdp.learn.deep.gymnasium_env import (
     EnvFactory,
+    close_env,
     has_own_wrappers,
     make_again,
     make_gymnasium_env,
@@ -82,7 +84,7 @@ def make_env(
             model, space=made.observation_space, first_action=first, noop=noop, make=again, name=name_of(env)
         )
     finally:
-        made.close()
+        close_env(made, name_of(env))
 
 
 def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: bool = True) -> CompiledDefault:
@@ -114,10 +116,13 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
         return _examples(env, space)
 
     def seen() -> protocol.Examples:
-        return protocol.Examples(unflattened(space, examples()), len(examples()))
+        found = protocol.Examples(unflattened(space, examples()), len(examples()))
+        begin_again()  # the time of the environment, which has made the examples, is not that of the policy
+        return found
 
     try:
-        policy = protocol.make_default(form, actions, space, env.noop + env.first_action, batched=seen)
+        with running("the default policy, on first observations of the environment") as begin_again:
+            policy = protocol.make_default(form, actions, space, env.noop + env.first_action, batched=seen)
     except BadAnswer as error:
         raise protocol.BadDefault(
             f"the default policy fails on first observations of the environment: {error}"

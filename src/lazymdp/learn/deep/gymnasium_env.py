@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,7 +10,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from lazymdp.learn.deep.env_failures import LARGEST_REWARD, EnvironmentFailed, busy
+from lazymdp._arguments import safe_repr, safe_str
+from lazymdp._env_outcomes import flag_of, reward_of
+from lazymdp.learn.deep.env_failures import LARGEST_REWARD, EnvironmentFailed, running, said_by
 from lazymdp.wrappers.lazy_action import LazyAction
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
@@ -19,42 +20,33 @@ EnvFactory = Callable[[], gym.Env[Any, Any]]
 _OWN_MODULE = "To use an environment that a module of yours registers, give module:Id-v0."
 
 
-class _Trial:
-    """Random steps in an environment before training, for messages."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def place_of(self, index: int) -> str:
-        """Returns the name of the environment and the step, for messages."""
-        return f"{self.name}, random step {index + 1} before training"
-
-
 def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> float:
     """Returns the root mean square of the rewards other than 0 in 1,000 random steps, to two digits, or 1.
 
     Zeros are left out, because values are as large as rewards even if these are rare.
     """
-    made = make_gymnasium_env(env, env_kwargs)
-    first, count = actions_of(made, name_of(env))
-    rng, rewards, trial, place = np.random.default_rng(0), np.zeros(1_000), _Trial(name_of(env)), 0
+    name, made = name_of(env), make_gymnasium_env(env, env_kwargs)
+    first, count = actions_of(made, name)
+    rng, rewards, where = np.random.default_rng(0), np.zeros(1_000), ""
     try:
-        busy[trial] = place, time.monotonic()
-        made.reset(seed=0)
+        ended = True
         for place in range(rewards.size):
-            busy[trial] = place, time.monotonic()
-            _, reward, terminated, truncated, _ = made.step(first + int(rng.integers(count)))
-            rewards[place] = reward
-            if terminated or truncated:
-                made.reset(seed=place + 1)
+            if ended:
+                where = f"{name}, reset at random step {place + 1} before training"
+                with running(where):
+                    made.reset(seed=place)
+            where = f"{name}, random step {place + 1} before training"
+            with running(where):
+                _, reward, terminated, truncated, _ = made.step(first + int(rng.integers(count)))
+            rewards[place] = reward_of(reward, None)  # nan and others are refused when training begins
+            ended = flag_of(terminated, "terminated") or flag_of(truncated, "truncated")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise EnvironmentFailed(f"{trial.place_of(place)}: {error!r}.") from error
+        raise EnvironmentFailed(f"{where}: {said_by(error)}.") from error
     finally:
-        busy.pop(trial, None)
-        close_env(made, name_of(env))
-    paid = rewards[(rewards != 0.0) & (np.abs(rewards) <= LARGEST_REWARD)]  # others are refused when training begins
+        close_env(made, name)
+    paid = rewards[(rewards != 0.0) & (np.abs(rewards) <= LARGEST_REWARD)]
     scale = float(f"{np.sqrt(np.mean(paid**2)):.2g}") if paid.size else 1.0
     return scale if 0.0 < scale < np.inf else 1.0
 
@@ -62,11 +54,12 @@ def measure_reward_scale(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | 
 def close_env(env: gym.Env[Any, Any], name: str) -> None:
     """Closes an environment. An error of it is only a warning: it must not hide the reason why a run ends."""
     try:
-        env.close()
+        with running(f"{name}, close()"):
+            env.close()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        warnings.warn(f"{name}: close() raised {error!r}, which does not affect the run.", stacklevel=2)
+        warnings.warn(f"{name}: close() raised {safe_repr(error)}, which does not affect the run.", stacklevel=2)
 
 
 def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
@@ -75,25 +68,27 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
     check_env(env)
     if not isinstance(env, str):
         try:
-            made = env()
+            with running(f"{name_of(env)}, making the environment"):
+                made = env()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise EnvironmentFailed(f"{name_of(env)} raised {error!r}.") from error
+            raise EnvironmentFailed(f"{name_of(env)} raised {safe_repr(error)}.") from error
     else:
-        given = f"env is {env!r}" + (f" with {dict(env_kwargs)!r}" if env_kwargs else "")
+        given = f"env is {env!r}" + (f" with {safe_repr(dict(env_kwargs))}" if env_kwargs else "")
         try:
-            made = gym.make(env, **(env_kwargs or {}))
+            with running(f"{env}, making the environment"):
+                made = gym.make(env, **(env_kwargs or {}))
         except gym.error.UnregisteredEnv as error:
             module, _, name = env.rpartition(":")
             remedy = f"The module {module} was imported, but it does not register {name}." if module else _OWN_MODULE
-            raise ValueError(f"{given}, which cannot be made: {error} {remedy}") from error
+            raise ValueError(f"{given}, which cannot be made: {safe_str(error)} {remedy}") from error
         except (gym.error.Error, ImportError, TypeError, ValueError) as error:
-            raise ValueError(f"{given}, which cannot be made: {error}") from error
+            raise ValueError(f"{given}, which cannot be made: {safe_str(error)}") from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise EnvironmentFailed(f"{given}, which cannot be made: {error!r}") from error
+            raise EnvironmentFailed(f"{given}, which cannot be made: {safe_repr(error)}") from error
     if not isinstance(made, gym.Env):
         raise TypeError(f"{name_of(env)} returned a {type(made).__name__}, expected a Gymnasium environment.")
     if any(isinstance(wrapper, LazyAction) for wrapper in _wrappers(made)):
@@ -121,14 +116,14 @@ def check_env(env: Any) -> None:
     if isinstance(env, str) or (callable(env) and not isinstance(env, gym.Env)):
         return
     raise TypeError(
-        f"env is {env!r}, expected an id or a factory: a function that returns a new environment, such as lambda: "
-        "gym.make('CartPole-v1')."
+        f"env is {safe_repr(env)}, expected an id or a factory: a function that returns a new environment, such as "
+        "lambda: gym.make('CartPole-v1')."
     )
 
 
 def name_of(env: str | EnvFactory) -> str:
     """Returns the id of an environment, or the name of its factory, for messages."""
-    return env if isinstance(env, str) else f"the factory {getattr(env, '__qualname__', repr(env))}"
+    return env if isinstance(env, str) else f"the factory {getattr(env, '__qualname__', None) or safe_repr(env)}"
 
 
 def time_limit(env: gym.Env[Any, Any]) -> int | None:

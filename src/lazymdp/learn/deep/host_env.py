@@ -13,13 +13,13 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from lazymdp._env_outcomes import BadOutcome, checked_observation, exact_array, flag_of, reward_of
 from lazymdp.defaults.protocol import noop_of
-from lazymdp.learn.deep.env_failures import LARGEST_REWARD, EnvironmentFailed, busy
+from lazymdp.learn.deep.env_failures import LARGEST_REWARD, EnvironmentFailed, busy, said_by
 from lazymdp.learn.deep.gymnasium_env import (
     EnvFactory,
     actions_of,
@@ -123,17 +123,20 @@ class GymnasiumHost:
         self.space: spaces.Space[Any] = first.observation_space
         self.first_action, self.n_actions = actions_of(first, self.name)
         self.noop = noop_of(first) - self.first_action
-        if not isinstance(first.observation_space, spaces.Box):
-            if not first.observation_space.is_np_flattenable:
-                raise ValueError(
-                    f"{self.name} has the observation space {first.observation_space}, which cannot be flattened to a "
-                    "vector: wrap the environment in gymnasium.wrappers.TransformObservation."
-                )
-            self._envs = [gym.wrappers.FlattenObservation(one) for one in self._envs]
-        seen = self._envs[0].observation_space
+        if not self.space.is_np_flattenable:
+            raise ValueError(
+                f"{self.name} has the observation space {self.space}, which cannot be flattened to a vector: wrap the "
+                "environment in gymnasium.wrappers.TransformObservation."
+            )
+        self._is_box = isinstance(self.space, spaces.Box)
+        seen: Any = self.space if self._is_box else spaces.flatten_space(self.space)
         self.shape: tuple[int, ...] = tuple(seen.shape or ())
         self.frame_shape = self.shape
         self.dtype: type = np.uint8 if seen.dtype == np.uint8 else np.float32
+        self._dtype, self._given_dtype = np.dtype(self.dtype), np.dtype(seen.dtype)
+        # Integers of a `Box`, alone or in a `Dict`; those of one-hot vectors are small.
+        has_box = isinstance(self.space, spaces.Box | spaces.Dict | spaces.Tuple)
+        self._may_round = has_box and self._given_dtype.kind in "iu" and self._given_dtype.itemsize > 2
         self.groups: tuple[slice, ...] = (slice(0, n_envs),)
         self._age = [0] * n_envs  # steps since the last reset
 
@@ -220,17 +223,14 @@ class GymnasiumHost:
         busy[self] = place, time.monotonic()
         try:
             observation, given, terminated, truncated, _ = self._envs[place].step(self.first_action + action)
-            frame, reward = self._frame(observation), float(given)
-            ended, cut = _flag(terminated, "terminated"), _flag(truncated, "truncated")
+            frame, reward = self._frame(observation), reward_of(given, LARGEST_REWARD)
+            ended, cut = flag_of(terminated, "terminated"), flag_of(truncated, "truncated")
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise self._failed(place, error) from error
         finally:
             del busy[self]
-        if not -LARGEST_REWARD <= reward <= LARGEST_REWARD:  # also if it is nan
-            limits = f"a finite number between -{LARGEST_REWARD:g} and {LARGEST_REWARD:g}"
-            raise EnvironmentFailed(f"{self.place_of(place)}: it returned the reward {reward}, expected {limits}.")
         return frame, reward, ended, cut and not ended
 
     def checked(self, frames: NDArray[Any], places: NDArray[np.intp] | None = None) -> NDArray[Any]:
@@ -250,12 +250,11 @@ class GymnasiumHost:
 
     def place_of(self, index: int) -> str:
         """Returns the name of the environment, the index of a copy, and its step, for messages."""
-        when = f"step {self._age[index]} of an episode" if self._age[index] else "the start of an episode"
+        when = f"step {self._age[index]} of an episode" if self._age[index] else "reset at the start of an episode"
         return f"{self.name}, environment {index} of {len(self._envs)} (from 0), {when}"
 
     def _failed(self, place: int, error: BaseException) -> EnvironmentFailed:
-        found = str(error) if isinstance(error, _BadOutcome) else repr(error)
-        return EnvironmentFailed(f"{self.place_of(place)}: {found}.")
+        return EnvironmentFailed(f"{self.place_of(place)}: {said_by(error)}.")
 
     @staticmethod
     def episode_seed(seed: int, place: int, episode: int) -> int:
@@ -275,18 +274,14 @@ class GymnasiumHost:
         return frame, reward, terminated, truncated
 
     def _frame(self, observation: Any) -> NDArray[Any]:
-        frame: NDArray[Any] = np.array(observation, dtype=self.dtype)
-        if frame.shape != self.frame_shape:
-            raise _BadOutcome(f"it returned an observation of shape {frame.shape}, expected {self.frame_shape}")
-        return frame
-
-
-class _BadOutcome(ValueError):
-    """An observation has another shape than those of the observation space, or a flag is not True or False."""
-
-
-def _flag(given: Any, name: str) -> bool:
-    """Returns whether an episode ended; text such as "no" would count as True."""
-    if given not in (0, 1):  # also True, False and NumPy's
-        raise _BadOutcome(f"it returned {name} = {given!r}, expected True or False")
-    return bool(given)
+        """Returns a copy of an observation as a frame. Only `checked` refuses one of the right type with nan or inf."""
+        given: Any
+        if self._is_box:
+            given = exact_array(observation, self._given_dtype)
+        else:
+            given = spaces.flatten(self.space, checked_observation(self.space, observation))
+        if given.shape != self.frame_shape:
+            raise BadOutcome(f"it returned an observation of shape {given.shape}, expected {self.frame_shape}")
+        if self._may_round:
+            return exact_array(given, self._dtype)
+        return given.astype(self._dtype)

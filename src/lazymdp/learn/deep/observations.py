@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space, iterate
 from numpy.typing import NDArray
 
 from lazymdp._arguments import plain_array, shown
+from lazymdp._env_outcomes import BadOutcome, checked_observation, exact_array
 from lazymdp.learn.deep.host_env import HostEnv
 from lazymdp.learn.deep.jax_env import JaxEnv
 
@@ -53,7 +54,7 @@ def to_batch(env: JaxEnv | HostEnv, observations: Any) -> tuple[NDArray[Any], bo
         also = f", or observations of {space}" if isinstance(space, spaces.Dict | spaces.Tuple) else ""
         raise ValueError(f"observations have shape {seen.shape}, expected [N, {_words(shape)}], as in training{also}.")
     if seen.dtype.kind in "iu" and seen.dtype != np.uint8 and env.dtype == np.uint8:
-        seen = seen.astype(np.uint8)  # the network recognizes pixels by their type
+        seen = exact_array(seen, np.dtype(np.uint8), "observations")  # the network recognizes pixels by their type
     single = seen.ndim == len(shape)
     return seen[None] if single else seen, single
 
@@ -84,7 +85,9 @@ def _flattened(space: spaces.Space[Any], observations: Any) -> tuple[NDArray[np.
             part, leaf = part[key], leaf[key]
         single = np.ndim(leaf) == len(part.shape or ())
         rows = [observations] if single else iterate(batch_space(space, len(leaf)), observations)
-        flat: list[Any] = [spaces.flatten(space, row) for row in rows]
+        flat: list[Any] = [spaces.flatten(space, checked_observation(space, row)) for row in rows]
+    except BadOutcome as error:
+        raise ValueError(f"the observations do not fit {space}: {error}.") from error
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the observations do not fit {space}: {error!r}") from error
     if not flat:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymdp._arguments import shown
+from lazymdp._env_outcomes import check_seen, checked_reward
 from lazymdp.learn.tabular import kernel
 from lazymdp.learn.tabular.kernel_data import Plan, Rule, Tables, World
 from lazymdp.mdp import MDP
@@ -84,6 +85,12 @@ def cumulative_bounds(probabilities: NDArray[np.float64], ends: NDArray[np.int64
     return bounds
 
 
+def _state(env: gym.Env[Any, Any], observation: Any, step: int) -> np.uint64:
+    """Returns an observation as a state. Compiled code would use one outside the space as an index."""
+    check_seen(env, observation, step)
+    return np.uint64(np.asarray(observation).item())
+
+
 def play_environment(
     env: gym.Env[Any, Any], rule: Rule, tables: Tables, plan: Plan, points: tuple[int, int],
     curves: NDArray[np.float64], seed: int,
@@ -94,20 +101,23 @@ def play_environment(
         for episode in range(plan.edges[point], plan.edges[point + 1]):
             epsilon = kernel.episode_epsilon(plan, episode)
             observation, _ = env.reset(seed=seed if episode == 0 else None)
-            state = np.uint64(observation)
+            state = _state(env, observation, 0)
             choice, action = map(np.uint64, kernel.choose(rule, tables, state, epsilon))
-            for _ in range(plan.max_steps):
-                observation, reward, terminated, truncated, _ = env.step(int(action))
-                next_state = np.uint64(observation)
-                rewards += float(reward)
+            for step in range(1, plan.max_steps + 1):
+                observation, given, terminated, truncated, _ = env.step(int(action))
+                next_state, reward = (
+                    _state(env, observation, step),
+                    checked_reward(env, given, terminated, truncated, step),
+                )
+                rewards += reward
                 controls += bool(choice < rule.n_actions)
                 steps += 1
                 if terminated:
-                    kernel.learn_step(rule, tables, state, choice, action, float(reward), 0.0, 0.0)
+                    kernel.learn_step(rule, tables, state, choice, action, reward, 0.0, 0.0)
                     break
                 choice, action = map(
                     np.uint64,
-                    kernel.learn_and_choose(rule, tables, state, choice, action, float(reward), next_state, epsilon),
+                    kernel.learn_and_choose(rule, tables, state, choice, action, reward, next_state, epsilon),
                 )
                 if truncated:
                     break
