@@ -79,13 +79,16 @@ def write_page(rows: list[dict]) -> None:
         return f"{interval.mean:.4g}{spread} ({len(found)})"
 
     base = ["the defaults", *(cell("dqn", env, control.made()) for env in ENVS)]
-    table = [base, *([words, *(cell(name, env, rows) for env in ENVS)] for name, (words, _, _) in VARIANTS.items())]
+    run = {row["agent"] for row in rows}
+    named = [(name, words) for name, (words, _, _) in VARIANTS.items() if name in run]
+    table = [base, *([words, *(cell(name, env, rows) for env in ENVS)] for name, words in named)]
     sections = [
         "The settings that `DQNConfig.control()` changes, one taken back at a time: `dqn` at price 0 with the steps of "
         "[control problems](control.md), whose runs are the first row. Interquartile means over the seeds (their "
-        "number in parentheses) with 95% bootstrap intervals. An empty cell was not run, or the setting changes "
-        "nothing there: the unit of rewards is 1 on CartPole and MountainCar, and only MountainCar has observations "
-        "that are scaled.",
+        "number in parentheses) with 95% bootstrap intervals. A cell is empty if the setting changes nothing there: "
+        "the unit of rewards is 1 on CartPole and MountainCar, and only MountainCar has observations that are scaled. "
+        "The runs of the first row come from a faster machine, so returns can be compared, but not times."
+        + (" The other settings have not been run." if len(named) < len(VARIANTS) else ""),
         report.markdown(["changed", *ENVS], table, 1),
     ]
     made = report.circumstances(["lazymdp", "jax", "gymnasium", "box2d"])

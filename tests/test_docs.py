@@ -340,9 +340,9 @@ def test_every_example_is_listed_in_the_start_page():
 # -- measured pages ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["control", "algorithms"])
+@pytest.mark.parametrize("name", ["control", "algorithms", "ablations"])
 def test_a_page_of_returns_shows_the_runs_that_are_committed(name):
-    given = "benchmark.made()" if name == "control" else ""
+    given = {"control": "benchmark.made()", "ablations": "benchmark.control.made(benchmark.RUNS)"}.get(name, "")
     code = (
         f"import report, {name} as benchmark\n"
         "report.write = lambda name, title, results, sections: print(*sections, sep='\\n\\n')\n"
