@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -61,14 +61,15 @@ def evaluate(
     if not runs:
         raise ValueError("no run is given, expected the folder of at least one run.")
     check_plot(plot, len(runs))
+    labels = run_labels(runs)
     for run in runs:
         check_control_rate(control_rate, RunFolder(run).config().settings)
     played: dict[str, Any] = {}
     with terminated_like_interrupted():
         try:
-            for run in runs:
-                agent, step = _loaded(run, "best" if best else "last", eta, trust)
-                label = run.name if [other.name for other in runs].count(run.name) == 1 else str(run)
+            # Everything is loaded before the first episode: to play them can take long.
+            loaded = [_loaded(run, "best" if best else "last", eta, trust) for run in runs]
+            for run, label, (agent, step) in zip(runs, labels, loaded, strict=True):
                 played[label] = show_evaluation(
                     agent, eta, episodes, seed, json, run, step, epsilon=epsilon, control_rate=control_rate,
                     name=label if len(runs) > 1 else None,
@@ -83,11 +84,34 @@ def evaluate(
     return 0
 
 
+def run_labels(runs: Sequence[Path]) -> list[str]:
+    """Return the names of the folders of runs, with as many of their parents as tell them apart.
+
+    Raise an error if a folder is given twice.
+    """
+    parts = [run.resolve().parts for run in runs]
+    for place, found in enumerate(parts):
+        if found in parts[:place]:
+            same = runs[parts.index(found)]
+            raise ValueError(
+                f"{runs[place]} is given twice{f', also as {same}' if same != runs[place] else ''}: give each run once."
+            )
+
+    def label(mine: tuple[str, ...]) -> str:
+        others = [part for part in parts if part != mine]
+        count = next(n for n in range(1, len(mine) + 1) if all(part[-n:] != mine[-n:] for part in others))
+        return str(Path(*mine[-count:]))
+
+    return [label(mine) for mine in parts]
+
+
 def _loaded(run: Path, which: str, etas: Prices, trust: bool) -> tuple[Any, int]:
     """Return the agent of a run and the step of its checkpoint; say if a price or the checkpoint is unusual."""
     folder = RunFolder(run)
     config = folder.config()
     settings, agent = config.settings, deep("factory").load(run, which, trust=trust)
+    for price in etas or ():
+        agent.at(price)  # raises an error for a price that the agent was not trained for
     low, high = settings.eta_range
     outside = [price for price in etas or () if settings.is_range and price != 0.0 and not low <= price <= high]
     if outside:

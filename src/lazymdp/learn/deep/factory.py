@@ -38,6 +38,7 @@ from lazymdp.learn.deep.gymnasium_env import (
     make_gymnasium_env,
     name_of,
     time_limit,
+    where_to_run,
 )
 from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv
 from lazymdp.learn.deep.jax_env import JaxEnv, from_table, minatar
@@ -301,7 +302,7 @@ def _imported(text: str) -> Any:
     except ImportError as error:
         raise ValueError(
             f"default_policy is {text!r}, but there is no such run, and the module {module} cannot be imported: "
-            f"{error}."
+            f"{error}.{where_to_run(text, error)}"
         ) from error
     where = getattr(found, "__file__", module)
     for part in name.split("."):
