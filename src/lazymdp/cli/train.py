@@ -150,6 +150,8 @@ def train(
         folder = RunFolder(out or Path("runs"))
         config = deep("trainer").make_config(env, algorithm, given, default_policy, seed)
         check_control_rate(control_rate, config.settings)
+        if "form" not in given:
+            config = deep("trainer").choose_form(config, env, default_policy, tell=say)
         if tensorboard:
             _summary_writer()
         deep("factory").check(config)

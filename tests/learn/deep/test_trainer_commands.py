@@ -244,6 +244,19 @@ def test_modules_in_the_current_folder_and_functions_that_need_trust(tmp_path, m
     assert str(tmp_path) not in sys.path
 
 
+def test_a_function_that_draws_random_actions_needs_no_setting(tmp_path, monkeypatch, capsys):
+    (tmp_path / "drunk.py").write_text("import random\ndef step(observation): return random.random() < 0.5\n")
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "CartPole-v1", "-o", "run", "--default-policy", "drunk:step", "--steps", "256", *OPTIONS]
+    assert "or use form='augmented'" in refused(capsys, [*command, "--form", "structured"])
+    assert main([*command, "--eta", "0.1"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "The form is therefore augmented." in said and "form augmented" in said
+    assert RunFolder("run").config().settings.form == "augmented"
+    assert printed(capsys, ["resume", "run", "--trust", "--steps", "384", "--episodes", "2"])["step"] == 384
+    assert printed(capsys, ["evaluate", "run", "--trust", "--episodes", "2"])["step"] == 384
+
+
 def test_a_run_is_extended(tmp_path, capsys):
     folder = tmp_path / "run"
     assert main([*LAKE, "-o", str(folder), "--steps", "512", *DQN_OPTIONS]) == 0

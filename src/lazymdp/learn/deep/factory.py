@@ -86,7 +86,9 @@ def make_env(
         made.close()
 
 
-def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: bool = True) -> CompiledDefault:
+def make_default_policy(
+    form: Any, env: JaxEnv | HostEnv, needs_probabilities: bool = True, times: int = 2
+) -> CompiledDefault:
     """Makes a compiled default policy.
 
     Args:
@@ -96,6 +98,7 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
             table or a run, it is called back on the host.
         env: Environment in which the policy acts.
         needs_probabilities: Whether the policy must return probabilities, as the structured form requires.
+        times: How often a policy that is called back is asked about the same observations, to find out whether it does.
     """
     if isinstance(form, Agent):
         raise TypeError("default_policy is an Agent: give agent.as_default().")
@@ -133,7 +136,7 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
         # A model may have an extra terminal state, in which no action is taken.
         added = np.full((env.shape[0] - len(policy.table), env.n_actions), 1.0 / env.n_actions)
         return compiled_defaults.table(np.concatenate([policy.table, added]))
-    return compiled_defaults.CalledBack(policy, actions, space, examples(), needs_probabilities)
+    return compiled_defaults.CalledBack(policy, actions, space, examples(), needs_probabilities, times)
 
 
 def _word_default(word: str, env: JaxEnv | HostEnv) -> CompiledDefault:
