@@ -19,6 +19,8 @@ from lazymdp.cli.signals import terminated_like_interrupted
 from lazymdp.learn.deep.config import AlgorithmConfig
 from lazymdp.learn.deep.run_folder import RunFolder
 
+EPISODES = 100
+"""Episodes per price, if nothing else is given."""
 _NEAR_BUDGET = 0.02  # largest distance of the control rate from the budget that is not reported
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -31,7 +33,7 @@ Plot = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="
 def evaluate(
     runs: Runs,
     eta: Annotated[Prices, tyro.conf.arg(metavar="ETA [ETA ...]", help_behavior_hint="")] = None,
-    episodes: int = 100,
+    episodes: int = EPISODES,
     control_rate: Share = None,
     epsilon: float = 0.0,
     seed: int = 0,
@@ -124,7 +126,7 @@ def _loaded(run: Path, which: str, etas: Prices, trust: bool) -> tuple[Any, int]
 
 def show_evaluation(
     agent: Any, etas: Prices, episodes: int, seed: int, json: bool, run: Path, step: int, *, epsilon: float = 0.0,
-    control_rate: float | None = None, name: str | None = None,
+    control_rate: float | None = None, name: str | None = None, seconds: float | None = None,
 ) -> Any:  # fmt: skip
     """Evaluate an agent, print the result as a table or as JSON, and return it.
 
@@ -139,6 +141,7 @@ def show_evaluation(
         epsilon: Probability of a random choice.
         control_rate: Find the price at which a dial takes control in at most this share of steps.
         name: Name of the run above the table.
+        seconds: Time limit, which replaces `etas`, `episodes` and `epsilon`: see `evaluate_within`.
     """
     found = None
     with progress_bars() as bars:
@@ -149,7 +152,14 @@ def show_evaluation(
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", deep("evaluation_episodes").DoubtfulFrontier)  # printed as a remark
-            played = agent.evaluate(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=show)
+            if seconds is None:
+                played = agent.evaluate(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=show)
+            else:
+                further = 0 if control_rate is None else deep("price_search").BISECTIONS
+                played = deep("evaluation_time").evaluate_within(
+                    agent, seconds, seed=seed, further=further, progress=show
+                )
+                episodes = played.returns.shape[1]
         if control_rate is not None:
             bars.update(task, description="finding the price", total=None)
             first = played if etas is None else None
