@@ -214,13 +214,17 @@ def write_page(rows: list[dict]) -> None:
         one = interval.low == interval.high
         return f"{interval.mean:.4g}" if one else f"{interval.mean:.4g} [{interval.low:.4g}, {interval.high:.4g}]"
 
+    def times(seconds: list[float]) -> str:
+        counted = "1 run" if len(seconds) == 1 else f"{len(seconds)} runs, {min(seconds):.0f} to {max(seconds):.0f}"
+        return f"{statistics.median(seconds):.0f} ({counted})"
+
     plain, dial, frontier, behind, theirs = [], [], [], [], []
     for env, steps in STEPS.items():
         runs = {agent: found(agent, env) for agent in ("dqn", "sb3", "dial")}
         iqm = {agent: iqm_interval(column(made, "mean_return")) for agent, made in runs.items() if made}
         here = {row["machine"] for row in runs["sb3"]}  # times are compared on the machine that made the peer's runs
         timed = {agent: [row for row in made if row["machine"] in here] for agent, made in runs.items()}
-        cpu = {agent: statistics.median(column(made, "cpu_seconds")) for agent, made in timed.items() if made}
+        seconds = {agent: column(made, "cpu_seconds") for agent, made in timed.items() if made}
         if "dqn" in iqm and "sb3" in iqm:
             worse = iqm["dqn"].mean < iqm["sb3"].low
             difference = iqm["sb3"].mean - iqm["dqn"].mean
@@ -229,8 +233,8 @@ def write_page(rows: list[dict]) -> None:
             theirs.append(f"{env} {', '.join(f'{one:.4g}' for one in sorted(column(runs['sb3'], 'mean_return')))}")
             plain.append(
                 [env, f"{steps:,}", f"{shown(iqm['dqn'])} ({len(runs['dqn'])})",
-                 f"{shown(iqm['sb3'])} ({len(runs['sb3'])})", "no" if worse else "yes", f"{cpu['dqn']:.0f}",
-                 f"{cpu['sb3']:.0f}", f"{cpu['sb3'] / cpu['dqn']:.1f}"]
+                 f"{shown(iqm['sb3'])} ({len(runs['sb3'])})", "no" if worse else "yes", times(seconds["dqn"]),
+                 times(seconds["sb3"]), f"{statistics.median(seconds['sb3']) / statistics.median(seconds['dqn']):.1f}"]
             )  # fmt: skip
         if "dqn" in iqm and "dial" in iqm:
             etas = sorted({float(row["eta"]) for row in rows if (row["agent"], row["env"]) == ("dial", env)})
@@ -256,9 +260,10 @@ def write_page(rows: list[dict]) -> None:
         "which the zoo does not have, those of CartPole). Returns are interquartile means over the seeds (their number "
         "in parentheses) with 95% bootstrap intervals; with two seeds, the interval extends from one to the other. "
         "Most of our runs of `dqn` were made on a machine with 16 cores. Times are medians over the runs on the "
-        "machine that made SB3's: processor time of training on one core, compilation included, which is the elapsed "
-        "time of a run that has a core to itself. (The elapsed times in the file of runs mean nothing, because the "
-        "machine was not idle and runs were paused.) Our defaults were chosen in trial runs on the same environments "
+        "machine that made SB3's, with the number of these runs and their range in parentheses: processor time of "
+        "training on one core, compilation included, which is the elapsed time of a run that has a core to itself. "
+        "(The elapsed times in the file of runs mean nothing, because the machine was not idle and runs were paused.) "
+        "Our defaults were chosen in trial runs on the same environments "
         "and partly the same seeds (`benchmarks/results/control_sweeps.csv`); the zoo's settings were tuned on these "
         "environments, too.",
         "## dqn at price 0",

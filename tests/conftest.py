@@ -9,7 +9,6 @@ A test marked `learning` trains and asserts that the answer was learned. It take
 
 import csv
 import platform
-import re
 from collections import defaultdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ from statistics import median
 import pytest
 from headless import browser as browser
 from hypothesis import settings
+from seed_ids import seed_of, without_seed
 
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("project")
@@ -72,11 +72,10 @@ class SeedsTable:
         self.outcomes = defaultdict(dict)  # test -> seed -> (passed, seconds)
 
     def pytest_runtest_logreport(self, report):
-        found = re.search(r"seed(\d+)(?=[-\]])", report.nodeid)
-        if found and (report.when == "call" or report.failed):
-            test = re.sub(r"(?<=\[)seed\d+-?|-seed\d+(?=[-\]])", "", report.nodeid).removesuffix("[]")
-            passed, seconds = self.outcomes[test].get(int(found[1]), (True, 0.0))
-            self.outcomes[test][int(found[1])] = (passed and report.passed, seconds + report.duration)
+        test, seed = without_seed(report.nodeid), seed_of(report.nodeid)
+        if seed is not None and (report.when == "call" or report.failed):
+            passed, seconds = self.outcomes[test].get(seed, (True, 0.0))
+            self.outcomes[test][seed] = (passed and report.passed, seconds + report.duration)
 
     def rows(self):
         made = f"{datetime.now(UTC):%Y-%m-%d}", versions()

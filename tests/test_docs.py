@@ -358,7 +358,10 @@ def test_a_page_of_returns_shows_the_runs_that_are_committed(name):
 
 
 def test_every_learning_test_has_passed_with_20_seeds():
-    """`make seeds` keeps the rows of tests that it does not run, so rows can be missing or left over."""
+    """`make seeds` keeps the rows of tests that it does not run, so rows can be missing or left over.
+
+    `tests/learn/deep/test_seeds.py` compares the parameters of the tests, too.
+    """
     found = {
         f"{path.relative_to(ROOT)}::{node.name}"
         for path in (ROOT / "tests").rglob("test_*.py")

@@ -41,7 +41,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 MODULES = [path for path in FILES if path.name != "__init__.py"]
-WHOLE_PROJECT = {"test_package", "test_docs", "test_examples", "test_fuzz", "test_scale"}
+WHOLE_PROJECT = {"test_package", "test_docs", "test_examples", "test_fuzz", "test_scale", "test_seeds"}
 """Tests that do not belong to a single module."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,8 @@ from lazymdp.cli.signals import terminated_like_interrupted
 from lazymdp.learn.deep.config import AlgorithmConfig
 from lazymdp.learn.deep.run_folder import RunFolder
 
+EPISODES = 100
+"""Episodes per price, if nothing else is given."""
 _NEAR_BUDGET = 0.02  # largest distance of the control rate from the budget that is not reported
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -31,7 +33,7 @@ Plot = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="
 def evaluate(
     runs: Runs,
     eta: Annotated[Prices, tyro.conf.arg(metavar="ETA [ETA ...]", help_behavior_hint="")] = None,
-    episodes: int = 100,
+    episodes: int = EPISODES,
     control_rate: Share = None,
     epsilon: float = 0.0,
     seed: int = 0,
@@ -61,14 +63,15 @@ def evaluate(
     if not runs:
         raise ValueError("no run is given, expected the folder of at least one run.")
     check_plot(plot, len(runs))
+    labels = run_labels(runs)
     for run in runs:
         check_control_rate(control_rate, RunFolder(run).config().settings)
     played: dict[str, Any] = {}
     with terminated_like_interrupted():
         try:
-            for run in runs:
-                agent, step = _loaded(run, "best" if best else "last", eta, trust)
-                label = run.name if [other.name for other in runs].count(run.name) == 1 else str(run)
+            # Everything is loaded before the first episode: to play them can take long.
+            loaded = [_loaded(run, "best" if best else "last", eta, trust) for run in runs]
+            for run, label, (agent, step) in zip(runs, labels, loaded, strict=True):
                 played[label] = show_evaluation(
                     agent, eta, episodes, seed, json, run, step, epsilon=epsilon, control_rate=control_rate,
                     name=label if len(runs) > 1 else None,
@@ -83,11 +86,34 @@ def evaluate(
     return 0
 
 
+def run_labels(runs: Sequence[Path]) -> list[str]:
+    """Return the names of the folders of runs, with as many of their parents as tell them apart.
+
+    Raise an error if a folder is given twice.
+    """
+    parts = [run.resolve().parts for run in runs]
+    for place, found in enumerate(parts):
+        if found in parts[:place]:
+            same = runs[parts.index(found)]
+            raise ValueError(
+                f"{runs[place]} is given twice{f', also as {same}' if same != runs[place] else ''}: give each run once."
+            )
+
+    def label(mine: tuple[str, ...]) -> str:
+        others = [part for part in parts if part != mine]
+        count = next(n for n in range(1, len(mine) + 1) if all(part[-n:] != mine[-n:] for part in others))
+        return str(Path(*mine[-count:]))
+
+    return [label(mine) for mine in parts]
+
+
 def _loaded(run: Path, which: str, etas: Prices, trust: bool) -> tuple[Any, int]:
     """Return the agent of a run and the step of its checkpoint; say if a price or the checkpoint is unusual."""
     folder = RunFolder(run)
     config = folder.config()
     settings, agent = config.settings, deep("factory").load(run, which, trust=trust)
+    for price in etas or ():
+        agent.at(price)  # raises an error for a price that the agent was not trained for
     low, high = settings.eta_range
     outside = [price for price in etas or () if settings.is_range and price != 0.0 and not low <= price <= high]
     if outside:
@@ -100,7 +126,7 @@ def _loaded(run: Path, which: str, etas: Prices, trust: bool) -> tuple[Any, int]
 
 def show_evaluation(
     agent: Any, etas: Prices, episodes: int, seed: int, json: bool, run: Path, step: int, *, epsilon: float = 0.0,
-    control_rate: float | None = None, name: str | None = None,
+    control_rate: float | None = None, name: str | None = None, seconds: float | None = None,
 ) -> Any:  # fmt: skip
     """Evaluate an agent, print the result as a table or as JSON, and return it.
 
@@ -115,6 +141,7 @@ def show_evaluation(
         epsilon: Probability of a random choice.
         control_rate: Find the price at which a dial takes control in at most this share of steps.
         name: Name of the run above the table.
+        seconds: Time limit, which replaces `etas`, `episodes` and `epsilon`: see `evaluate_within`.
     """
     found = None
     with progress_bars() as bars:
@@ -125,7 +152,14 @@ def show_evaluation(
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", deep("evaluation_episodes").DoubtfulFrontier)  # printed as a remark
-            played = agent.evaluate(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=show)
+            if seconds is None:
+                played = agent.evaluate(etas, episodes=episodes, seed=seed, epsilon=epsilon, progress=show)
+            else:
+                further = 0 if control_rate is None else deep("price_search").BISECTIONS
+                played = deep("evaluation_time").evaluate_within(
+                    agent, seconds, seed=seed, further=further, progress=show
+                )
+                episodes = played.returns.shape[1]
         if control_rate is not None:
             bars.update(task, description="finding the price", total=None)
             first = played if etas is None else None

@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
+import time
 from dataclasses import fields, make_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 
 from lazymdp._progress import Rate, say
-from lazymdp.cli.evaluate import Prices, Run, Share, check_amounts, check_control_rate, deep, show_evaluation
+from lazymdp.cli.evaluate import EPISODES, Prices, Run, Share, check_amounts, check_control_rate, deep, show_evaluation
 from lazymdp.cli.output import INTERRUPTED
 from lazymdp.cli.signals import stopped_gently, terminated_like_interrupted
 from lazymdp.learn.deep.config import ALGORITHMS, AlgorithmConfig, default_config
@@ -25,6 +26,7 @@ from lazymdp.learn.deep.trust import check_trusted, foreign_code
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")]
+Episodes = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
 Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FOLDER", help_behavior_hint="")]
 _METAVARS = {
     "eta": "ETA | LOW HIGH", "steps": "INT", "zero_share": "SHARE", "zero_fraction": "SHARE",
@@ -107,7 +109,7 @@ def train(
     out: Out = None,
     default_policy: str = "uniform",
     seed: int = 0,
-    episodes: int = 100,
+    episodes: Episodes = None,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
     step_timeout: Seconds = None,
@@ -131,7 +133,8 @@ def train(
             folder of a run (RUN, RUN:epsilon=0.1, RUN:softmax=0.5), the file of a Stable-Baselines3 model, or a
             function of the observation (module:function).
         seed: Random seed.
-        episodes: Episodes per price in the evaluation after training.
+        episodes: Episodes per price in the evaluation after training; by default 10 to 100, as many as take no longer
+            than the training did. If 10 take longer, prices are left out.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         step_timeout: End with exit code 2 if the environment takes longer to be made, for a reset, for a step or to
@@ -145,11 +148,13 @@ def train(
     given = {name: value for name, value in vars(settings).items() if value is not None}
     if "eta" in given:
         given["eta"] = given["eta"] if len(given["eta"]) != 1 else given["eta"][0]
-    check_amounts(episodes, checkpoint_seconds, step_timeout)
+    check_amounts(EPISODES if episodes is None else episodes, checkpoint_seconds, step_timeout)
     with watched(step_timeout, lambda: _way_on(folder)):
         folder = RunFolder(out or Path("runs"))
         config = deep("trainer").make_config(env, algorithm, given, default_policy, seed)
         check_control_rate(control_rate, config.settings)
+        if "form" not in given:
+            config = deep("trainer").choose_form(config, env, default_policy, tell=say)
         if tensorboard:
             _summary_writer()
         deep("factory").check(config)
@@ -162,7 +167,7 @@ def resume(
     run: Run,
     steps: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     from_: Annotated[Literal["last", "best"], tyro.conf.arg(name="from")] = "last",
-    episodes: int = 100,
+    episodes: Episodes = None,
     control_rate: Share = None,
     checkpoint_seconds: float = 20.0,
     step_timeout: Seconds = None,
@@ -182,7 +187,8 @@ def resume(
         steps: New total number of agent steps, counted from the start of the run.
         from_: Checkpoint to continue from. From the best one, what came after it is deleted, and dqn first fills its
             replay buffer again, by acting without learning.
-        episodes: Episodes per price in the evaluation after training.
+        episodes: Episodes per price in the evaluation after training; by default 10 to 100, as many as take no longer
+            than the training did. If 10 take longer, prices are left out.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
         step_timeout: End with exit code 2 if the environment takes longer to be made, for a reset, for a step or to
@@ -192,7 +198,7 @@ def resume(
             Stable-Baselines3 model).
         json: Print JSON.
     """
-    check_amounts(episodes, checkpoint_seconds, step_timeout)
+    check_amounts(EPISODES if episodes is None else episodes, checkpoint_seconds, step_timeout)
     folder = RunFolder(run)
     config = folder.config() if steps is None else folder.config().extended(steps)
     check_control_rate(control_rate, config.settings)
@@ -207,18 +213,19 @@ def resume(
             step_timeout, lambda: f"The run is complete. To evaluate it: lazymdp evaluate {run}{_trust(folder)}"
         ):
             agent = deep("factory").load(run, from_, trust=trust)
-            return _evaluate_after_training(folder, agent, episodes, json, control_rate)
+            return _evaluate_after_training(folder, agent, episodes, json, control_rate, None)
     with watched(step_timeout, lambda: _way_on(folder)):
         return _train(folder, config, step, episodes, checkpoint_seconds, tensorboard, json, control_rate, steps, from_)
 
 
 def _train(
-    folder: RunFolder, config: TrainConfig, first: int, episodes: int, seconds: float, tensorboard: bool, json: bool,
-    control_rate: float | None, extend_to: int | None = None, which: str = "last",
+    folder: RunFolder, config: TrainConfig, first: int, episodes: int | None, seconds: float, tensorboard: bool,
+    json: bool, control_rate: float | None, extend_to: int | None = None, which: str = "last",
 ) -> int:  # fmt: skip
     trainer, rate = deep("trainer"), Rate(first)
     trusted = _trust(folder)
     events: Any = None
+    started = time.monotonic()
 
     with stopped_gently() as stop:
 
@@ -244,16 +251,28 @@ def _train(
             say(f"Interrupted. Continue from {where} with: lazymdp resume {folder.path}{trusted}")
             return INTERRUPTED
     say(f"Trained: {folder.path}")
-    return _evaluate_after_training(folder, agent, episodes, json, control_rate)
+    trained = time.monotonic() - started
+    return _evaluate_after_training(folder, agent, episodes, json, control_rate, trained)
 
 
 def _evaluate_after_training(
-    folder: RunFolder, agent: Any, episodes: int, json: bool, control_rate: float | None
+    folder: RunFolder, agent: Any, episodes: int | None, json: bool, control_rate: float | None, trained: float | None
 ) -> int:
+    """Evaluate an agent; if no number of episodes is given, in no more time than the training took, in seconds."""
     with terminated_like_interrupted():
         try:
-            total = folder.config().total_steps
-            show_evaluation(agent, None, episodes, 0, json, folder.path, total, control_rate=control_rate)
+            total, seconds = folder.config().total_steps, trained if episodes is None else None
+            played = show_evaluation(
+                agent, None, episodes or EPISODES, 0, json, folder.path, total, control_rate=control_rate,
+                seconds=seconds,
+            )  # fmt: skip
+            count, prices = played.returns.shape[1], len(agent.algorithm.config.reported_etas)
+            if seconds is not None and count < EPISODES:
+                fewer = f" at {played.etas.size} of {prices} prices" if played.etas.size < prices else ""
+                say(
+                    f"Only {count} episodes each{fewer}, to take no longer than the {seconds:.0f} s of training. For "
+                    f"{EPISODES} episodes at all prices: lazymdp evaluate {folder.path}{_trust(folder)}"
+                )
         except KeyboardInterrupt:
             say(f"Interrupted. Evaluate the agent with: lazymdp evaluate {folder.path}{_trust(folder)}")
             return INTERRUPTED

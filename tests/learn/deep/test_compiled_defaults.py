@@ -17,8 +17,9 @@ from lazymdp.defaults.protocol import BadDefault  # noqa: E402
 from lazymdp.learn.deep import compiled_defaults  # noqa: E402
 from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
 from lazymdp.learn.deep.factory import make_default_policy, make_env  # noqa: E402
+from lazymdp.learn.deep.run_folder import RunFolder  # noqa: E402
 from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, TrainConfig  # noqa: E402
-from lazymdp.learn.deep.trainer import Training, run_training  # noqa: E402
+from lazymdp.learn.deep.trainer import Training, choose_form, run_training  # noqa: E402
 
 
 def probabilities(form, env):
@@ -119,6 +120,61 @@ def test_the_structured_form_needs_probabilities():
         made = make_default_policy(form, lake, needs_probabilities=False)
         rows = np.asarray(made(np.eye(16, dtype=np.float32), np.zeros(16, int)))
         assert (rows.max(axis=1) == 1.0).all() and (rows.sum(axis=1) == 1.0).all()
+
+
+DRAWN = np.random.default_rng(0)
+
+
+def coin(observation):
+    """A controller for one observation that draws from a generator of its own."""
+    return int(DRAWN.integers(2))
+
+
+def coins(seed, share=0.5, count=4):
+    """A controller for batches of states that takes action 0, and sometimes a random one."""
+    drawn = np.random.default_rng(seed)
+    return lambda states: np.where(drawn.random(len(states)) < share, drawn.integers(count, size=len(states)), 0)
+
+
+def form_chosen(default_policy, env="FrozenLake-v1"):
+    return choose_form(TrainConfig(env, PQNConfig()), env, default_policy).settings.form
+
+
+def test_the_form_is_augmented_only_where_the_default_policy_does_not_tell_its_probabilities():
+    known = {
+        "structured": ("uniform", "noop", "3", 3, lambda state: 2, lambda states: np.full((len(states), 4), 0.25),
+                       np.full((16, 4), 0.25), lz.Mixture("uniform", 1, 0.5)),
+        "augmented": (Secretive(), lz.Mixture("uniform", Secretive(), 0.5), lambda state: int(DRAWN.integers(4)),
+                      lz.Mixture("uniform", coins(0), 0.5)),
+    }  # fmt: skip
+    for form, policies in known.items():
+        for default_policy in policies:
+            assert form_chosen(default_policy) == form, default_policy
+    for seed in range(30):
+        assert form_chosen(coins(seed)) == "augmented"
+        assert form_chosen(coins(seed, share=0.0)) == "structured"
+    # Even if only 7.5% of its actions are not the usual one; asked twice, half of these would go unnoticed.
+    assert sum(form_chosen(coins(seed, share=0.1)) == "augmented" for seed in range(30)) >= 24
+    assert form_chosen(coin, "CartPole-v1") == "augmented"
+    assert form_chosen(lambda seen: int(seen[2] > 0), "CartPole-v1") == "structured"
+
+
+@pytest.mark.parametrize("algorithm", ["pqn", "dqn"])
+def test_a_run_over_a_default_policy_that_draws_random_actions_is_kept_and_continued(tmp_path, algorithm, capsys):
+    given = dict(algorithm=algorithm, default_policy=coin, n_envs=4, rollout=8, hidden=(8,), reward_scale=1.0)
+    given |= dict(minibatches=2) if algorithm == "pqn" else dict(learning_starts=16, buffer_size=100)
+    folder = tmp_path / "run"
+    lz.learn.train("CartPole-v1", steps=64, eta=(0.1, 1.0), folder=folder, show_progress=True, **given)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "random actions without their probabilities" in said and "form augmented" in said
+    assert RunFolder(folder).config().settings.form == "augmented"
+    lz.learn.train("CartPole-v1", steps=64, eta=(0.1, 1.0), folder=folder, **given)  # the same run
+    lz.learn.resume(folder, steps=128, default_policy=coin)
+    loaded = lz.learn.load(folder, default_policy=coin)
+    assert np.isfinite(loaded.evaluate([0.0, 1.0], episodes=2, max_steps=20).returns).all()
+    assert 0.0 <= loaded.for_control_rate(0.5, episodes=2).control_rate <= 1.0
+    with pytest.raises(BadDefault, match="needs probabilities: .* or use form='augmented'"):
+        lz.learn.train("CartPole-v1", steps=64, form="structured", **given)
 
 
 # -- the same forms as `LazyAction` ----------------------------------------------------------------------------------

@@ -12,8 +12,10 @@ from lazymdp.wrappers.lazy_action import LazyAction
 def test_what_is_no_environment_is_refused():
     with pytest.raises(ValueError, match=r"env is 'nowhere-v0', which cannot be made: .* give module:Id-v0"):
         make_gymnasium_env("nowhere-v0")
-    with pytest.raises(ValueError, match="env is 'no_such_module:X-v0', which cannot be made: No module named"):
-        make_gymnasium_env("no_such_module:X-v0")
+    remedy = r"Run this in the folder that holds no_such_module\.py, or add that folder to PYTHONPATH\.$"
+    for name in ("no_such_module:X-v0", "no_such_module.inner:X-v0"):
+        with pytest.raises(ValueError, match=f"env is '{name}', which cannot be made: No module named .*{remedy}"):
+            make_gymnasium_env(name)
     with pytest.raises(ValueError, match=r"The module echo_env was imported, but it does not register X-v0\.$"):
         make_gymnasium_env("echo_env:X-v0")
     with pytest.raises(ValueError, match=r"env is 'CartPole-v1' with {'wind': 3}, which cannot be made: .*'wind'"):
@@ -33,6 +35,13 @@ def test_what_is_no_environment_is_refused():
 
     with pytest.raises(ValueError, match=r"observation space Sequence.*, which cannot be flattened to a vector"):
         GymnasiumHost(Listing, 1)
+
+
+def test_a_module_that_is_found_but_imports_one_that_is_missing_is_not_looked_for_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "needs_more.py").write_text("import no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"No module named 'no_such_module'\. .*can be imported\.$"):
+        make_gymnasium_env("needs_more:X-v0")
 
 
 def test_the_size_of_rewards_is_measured_before_training():

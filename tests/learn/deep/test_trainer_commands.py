@@ -83,6 +83,18 @@ def test_train_and_evaluate_and_what_the_folder_contains(tmp_path, capsys):
     assert lines[0]["default_alone"] == lines[1]["default_alone"] and lines[0]["doubts"] == lines[1]["doubts"]
 
 
+def test_all_runs_are_checked_before_the_first_one_is_evaluated(tmp_path, capsys):
+    first, second, empty = (tmp_path / name for name in ("first", "second", "empty"))
+    assert main([*LAKE, "-o", str(first), "--steps", "128", *OPTIONS]) == 0
+    assert main([*LAKE, "-o", str(second), "--steps", "128", *OPTIONS, "--eta", "0.1"]) == 0
+    RunFolder(empty).create(TrainConfig("FrozenLake-v1", PQNConfig()))
+    capsys.readouterr()
+    for other, message in ((empty, "has no last checkpoint"), (second, "was trained for the single price 0.1")):
+        assert main(["evaluate", str(first), str(other), "--eta", "0.5", "--episodes", "2"]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == "" and message in " ".join(shown.err.split())
+
+
 def test_a_folder_is_named_after_the_algorithm_the_environment_and_the_seed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*LAKE, "--steps", "128", *OPTIONS, "--seed", "3"]) == 0
@@ -230,6 +242,19 @@ def test_modules_in_the_current_folder_and_functions_that_need_trust(tmp_path, m
     assert printed(capsys, ["evaluate", run, "--trust", "--episodes", "2"])["step"] == 256
     assert printed(capsys, ["resume", run, "--trust", "--steps", "384", "--episodes", "2"])["step"] == 384
     assert str(tmp_path) not in sys.path
+
+
+def test_a_function_that_draws_random_actions_needs_no_setting(tmp_path, monkeypatch, capsys):
+    (tmp_path / "drunk.py").write_text("import random\ndef step(observation): return random.random() < 0.5\n")
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "CartPole-v1", "-o", "run", "--default-policy", "drunk:step", "--steps", "256", *OPTIONS]
+    assert "or use form='augmented'" in refused(capsys, [*command, "--form", "structured"])
+    assert main([*command, "--eta", "0.1"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "The form is therefore augmented." in said and "form augmented" in said
+    assert RunFolder("run").config().settings.form == "augmented"
+    assert printed(capsys, ["resume", "run", "--trust", "--steps", "384", "--episodes", "2"])["step"] == 384
+    assert printed(capsys, ["evaluate", "run", "--trust", "--episodes", "2"])["step"] == 384
 
 
 def test_a_run_is_extended(tmp_path, capsys):

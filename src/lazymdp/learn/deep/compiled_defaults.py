@@ -69,10 +69,18 @@ def softmax(values: Callable[[Array], Array], temperature: float) -> CompiledDef
     return lambda observations, last: jax.nn.softmax(values(observations) / temperature, axis=-1)
 
 
+class NoProbabilities(BadDefault):
+    """The default policy does not tell its probabilities, which the structured form needs."""
+
+
+class _Unknown(BadAnswer):
+    """A default policy returned None instead of probabilities."""
+
+
 class CalledBack:
     """Any `DefaultPolicy`, which is called on the host.
 
-    The policy is called twice when this is made, so that errors appear before training starts.
+    The policy is called when this is made, so that errors appear before training starts.
 
     Args:
         policy: The default policy.
@@ -81,6 +89,8 @@ class CalledBack:
         examples: `[B, ...]` observations as the network receives them, to try the policy on.
         needs_probabilities: Whether the policy must return probabilities, as the structured form requires. Otherwise a
             policy that returns only actions is accepted, and each action is given probability 1.
+        times: How often the policy is asked about the examples, at least twice. If it must return probabilities and its
+            answers differ, it returns random actions instead.
 
     Attributes:
         failure: The error of the policy, if it has failed. JAX raises another error, without its type.
@@ -93,15 +103,16 @@ class CalledBack:
         space: spaces.Space[Any],
         examples: NDArray[Any],
         needs_probabilities: bool = True,
+        times: int = 2,
     ) -> None:
         self._policy, self._actions, self._space = policy, actions, space
         self._needs_probabilities = needs_probabilities
         self._generator = np.random.default_rng(0)
         self.failure: BadDefault | None = None
         last = np.zeros(len(examples), dtype=np.int64)
-        first, again = self._ask(examples, last), self._ask(examples, last)
-        if needs_probabilities and not np.allclose(first, again, atol=ROW_TOLERANCE):
-            raise BadDefault(
+        first, *others = (self._ask(examples, last) for _ in range(times))
+        if needs_probabilities and not all(np.allclose(first, other, atol=ROW_TOLERANCE) for other in others):
+            raise NoProbabilities(
                 "the default policy answers the same observation in different ways, but the structured form needs "
                 "probabilities: return them instead of random actions, or use form='augmented'."
             )
@@ -125,7 +136,8 @@ class CalledBack:
             row = error.row if isinstance(error, BadAnswer) else None
             shown = seen if row is None else row_of(self._space, seen, row)
             at = "" if row is None else f" (row {row} of {executed.size} observations)"
-            self.failure = BadDefault(f"the default policy failed on {_SHORT.repr(shown)}{at}: {found}")
+            kind = NoProbabilities if isinstance(error, _Unknown) else BadDefault
+            self.failure = kind(f"the default policy failed on {_SHORT.repr(shown)}{at}: {found}")
             raise self.failure from error
         finally:
             busy.pop(self, None)
@@ -138,7 +150,7 @@ class CalledBack:
         count, n_actions = executed.size, int(self._actions.n)
         found = self._policy.probabilities(seen, executed)
         if found is None and self._needs_probabilities:
-            raise BadAnswer(
+            raise _Unknown(
                 "it returns actions but no probabilities, which the structured form needs: give a policy with "
                 "probabilities, or use form='augmented'."
             )

@@ -62,7 +62,7 @@ class AlgorithmConfig:
     """Change of log(eta) per iteration, per unit by which the control rate exceeds the budget."""
     form: Form = "structured"
     """`structured`: the network has A outputs and the lazy value is derived. `augmented`: A + 1 outputs, as in the
-    paper."""
+    paper; chosen without this option if the default policy does not tell its probabilities."""
     n_envs: int = 128
     """Number of parallel environments."""
     rollout: int = 32

@@ -40,6 +40,7 @@ from lazymdp.learn.deep.gymnasium_env import (
     make_gymnasium_env,
     name_of,
     time_limit,
+    where_to_run,
 )
 from lazymdp.learn.deep.host_env import GymnasiumHost, HostEnv
 from lazymdp.learn.deep.jax_env import JaxEnv, from_table, minatar
@@ -87,7 +88,9 @@ def make_env(
         close_env(made, name_of(env))
 
 
-def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: bool = True) -> CompiledDefault:
+def make_default_policy(
+    form: Any, env: JaxEnv | HostEnv, needs_probabilities: bool = True, times: int = 2
+) -> CompiledDefault:
     """Makes a compiled default policy.
 
     Args:
@@ -97,6 +100,7 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
             table or a run, it is called back on the host.
         env: Environment in which the policy acts.
         needs_probabilities: Whether the policy must return probabilities, as the structured form requires.
+        times: How often a policy that is called back is asked about the same observations, to find out whether it does.
     """
     if isinstance(form, Agent):
         raise TypeError("default_policy is an Agent: give agent.as_default().")
@@ -137,7 +141,7 @@ def make_default_policy(form: Any, env: JaxEnv | HostEnv, needs_probabilities: b
         # A model may have an extra terminal state, in which no action is taken.
         added = np.full((env.shape[0] - len(policy.table), env.n_actions), 1.0 / env.n_actions)
         return compiled_defaults.table(np.concatenate([policy.table, added]))
-    return compiled_defaults.CalledBack(policy, actions, space, examples(), needs_probabilities)
+    return compiled_defaults.CalledBack(policy, actions, space, examples(), needs_probabilities, times)
 
 
 def _word_default(word: str, env: JaxEnv | HostEnv) -> CompiledDefault:
@@ -306,7 +310,7 @@ def _imported(text: str) -> Any:
     except ImportError as error:
         raise ValueError(
             f"default_policy is {text!r}, but there is no such run, and the module {module} cannot be imported: "
-            f"{error}."
+            f"{error}.{where_to_run(text, error)}"
         ) from error
     where = getattr(found, "__file__", module)
     for part in name.split("."):

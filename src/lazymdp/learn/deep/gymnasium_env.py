@@ -84,7 +84,7 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
             remedy = f"The module {module} was imported, but it does not register {name}." if module else _OWN_MODULE
             raise ValueError(f"{given}, which cannot be made: {safe_str(error)} {remedy}") from error
         except (gym.error.Error, ImportError, TypeError, ValueError) as error:
-            raise ValueError(f"{given}, which cannot be made: {safe_str(error)}") from error
+            raise ValueError(f"{given}, which cannot be made: {safe_str(error)}{where_to_run(env, error)}") from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -97,6 +97,15 @@ def make_gymnasium_env(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | No
             "the lazy action itself."
         )
     return made
+
+
+def where_to_run(named: str, error: BaseException) -> str:
+    """Returns what to do if the module of `module:Id-v0` or `module:function` is not found, or nothing."""
+    missing = error.__cause__ or error  # Gymnasium raises another error from the one that has the name
+    module = named.partition(":")[0].partition(".")[0]
+    if ":" not in named or not isinstance(missing, ModuleNotFoundError) or missing.name != module:
+        return ""
+    return f" Run this in the folder that holds {module}.py, or add that folder to PYTHONPATH."
 
 
 def make_again(

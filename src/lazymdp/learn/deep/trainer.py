@@ -21,15 +21,19 @@ from lazymdp._arguments import check_callable, check_choice, check_number
 from lazymdp._progress import say, show_settings, training_bar
 from lazymdp.defaults.protocol import BadDefault
 from lazymdp.learn.deep.agent import Agent
-from lazymdp.learn.deep.compiled_defaults import raising_failures
+from lazymdp.learn.deep.compiled_defaults import NoProbabilities, raising_failures
 from lazymdp.learn.deep.config import default_config, is_control
 from lazymdp.learn.deep.env_failures import EnvironmentFailed
+from lazymdp.learn.deep.factory import make_default_policy, make_env
 from lazymdp.learn.deep.gymnasium_env import EnvFactory, check_env, measure_reward_scale
 from lazymdp.learn.deep.metrics_file import Metrics
 from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, ReplayPart, RunFolder
 from lazymdp.learn.deep.train_config import GIVEN_IN_PYTHON, TrainConfig
 from lazymdp.learn.deep.training_run import Diverged, Training
-from lazymdp.learn.deep.trust import check_trusted, foreign_code
+from lazymdp.learn.deep.trust import check_trusted, foreign_code, names_function
+
+ASKED = 20
+"""How often a default policy is asked about the same observations to find out whether it returns random actions."""
 
 
 def train(
@@ -57,7 +61,8 @@ def train(
         default_policy: Policy that acts when the agent is lazy, in any form that `lz.LazyAction` accepts: `uniform`,
             `noop`, `repeat`, an action, an `[S, A]` table, a callable for one observation or for a batch, a
             Stable-Baselines3 model, ...; the folder of a run; or `module:function`. Python objects are not saved with
-            the run, so `load` and `resume` need them again.
+            the run, so `load` and `resume` need them again. If the policy does not tell its probabilities, because it
+            returns random actions, and no `form` is given, the form is `augmented` (see `choose_form`).
         seed: Random seed.
         folder: Folder of the run. If it already holds this run, training continues from the last checkpoint. By
             default, nothing is written.
@@ -74,8 +79,11 @@ def train(
         default_policy = str(int(default_policy))
     named = isinstance(default_policy, str | os.PathLike)
     policy = os.fspath(default_policy) if named else GIVEN_IN_PYTHON
+    config = make_config(env, algorithm, settings, policy, seed, env_kwargs)
+    if "form" not in settings:
+        config = choose_form(config, env, default_policy, run, say if show_progress else None)
     return run_training(
-        make_config(env, algorithm, settings, policy, seed, env_kwargs),
+        config,
         env=None if isinstance(env, str) else env,
         default_policy=None if named else default_policy,
         folder=run,
@@ -113,6 +121,46 @@ def make_config(
         return config
     scale = measure_reward_scale(env, env_kwargs)
     return replace(config, settings=default_config(name, algorithm, **settings, reward_scale=scale))
+
+
+def choose_form(
+    config: TrainConfig,
+    env: str | EnvFactory,
+    default_policy: Any,
+    folder: RunFolder | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> TrainConfig:
+    """Returns the config of a run for which no form was given, with the form that suits its default policy.
+
+    The structured form needs the probabilities of the default policy. If this policy returns random actions instead,
+    the form is `augmented`. It is asked several times about first observations of the environment to find out; what is
+    random very rarely may go unnoticed. A run that the folder holds already keeps its form.
+
+    Args:
+        config: The config with the default form.
+        env: The environment, as given to `train`.
+        default_policy: The default policy, as given to `train`.
+        folder: Folder of the run.
+        tell: Called with a sentence if the form is not the default one.
+    """
+    if isinstance(default_policy, str | os.PathLike) and not names_function(os.fspath(default_policy)):
+        return config  # what else has a name tells its probabilities
+    augmented = replace(config, settings=replace(config.settings, form="augmented"))
+    if folder is not None and folder.exists:
+        return config if folder.config().settings.form == config.settings.form else augmented
+    made = make_env(env, 1, env_kwargs=config.env_kwargs)
+    try:
+        make_default_policy(default_policy, made, times=ASKED)
+    except NoProbabilities:
+        if tell is not None:
+            tell(
+                "The default policy returns random actions without their probabilities, which the structured form "
+                "needs. The form is therefore augmented."
+            )
+        return augmented
+    finally:
+        made.close()
+    return config
 
 
 def resume(
