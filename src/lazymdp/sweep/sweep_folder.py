@@ -7,6 +7,7 @@
   `training/` its checkpoints, which are deleted when it is finished.
 * `packs/ID/`: the checkpoint of runs that are trained together, deleted when they are finished.
 * `results.parquet`: the table of results.
+* `obstacle.json`: why no run can be started for now.
 * `lease-N.json`: which sweep runs in a remote folder (see `sweep_lock`).
 
 A run is done if its `result.json` exists and its checksum matches. Files are written in one step: a full disk or a
@@ -31,6 +32,7 @@ from lazymdp.learn.deep.checked_files import sealed, unsealed
 from lazymdp.sweep.redact import without_passwords
 
 STUDY, PLAN, RESULTS = "study.toml", "plan.json", "results.parquet"
+OBSTACLE = "obstacle.json"
 RESULT, FAILED, PROGRESS = "result.json", "failed.json", "progress.json"
 _SENT_LAST = ("last.safetensors", "config.json", "population.safetensors")
 """Files that complete a checkpoint, or a folder: they are sent after all others."""
