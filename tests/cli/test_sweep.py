@@ -14,6 +14,7 @@ import pytest
 from lazymdp.cli.main import main
 from lazymdp.cli.output import OUT
 from lazymdp.cli.sweep import _display
+from lazymdp.sweep.sweep_status import Status
 
 pytest.importorskip("pyarrow")
 
@@ -179,7 +180,7 @@ def test_brackets_in_the_names_of_runs_are_shown(capsys):
     given = {"run": "run [/bold]", "method": "[red]m", "env": "mod:Env[/]", "price": "0.1", "seed": 3}
     label = SimpleNamespace(**given, algorithm="dqn", default_policy="uniform")
     running = SimpleNamespace(label=label, runs=1, doing="training [/]", share=0.5)
-    status = SimpleNamespace(seconds_left=None, total=2, done=0, set_aside=[(label, "why [/]")], running=[running])
+    status = Status(2, 0, [running], [(label, "why [/]")], None)
     OUT.print(_display(status), width=200)
     said = capsys.readouterr().out
     for text in ("run [/bold]", "[red]m", "mod:Env[/]", "training [/] 50%", "run [/bold]: why [/]"):
@@ -187,10 +188,15 @@ def test_brackets_in_the_names_of_runs_are_shown(capsys):
     assert "algorithm" not in said and "default" not in said
 
 
+def test_the_state_says_what_the_runs_wait_for(capsys):
+    OUT.print(_display(Status(2, 0, (), (), None, "No node has 1 GPU: [/]")), width=200)
+    assert "2 waiting, 0 set aside. Time left: unknown.\nNo node has 1 GPU: [/]" in capsys.readouterr().out
+
+
 def test_the_state_fits_into_a_narrow_terminal(capsys):
     given = {"run": "0123456789abcdef", "method": "lazy", "env": "some_module:Environment-v0", "price": "0.005 to 0.5"}
     label = SimpleNamespace(**given, seed=3, algorithm="dqn", default_policy="uniform")
-    status = SimpleNamespace(seconds_left=None, total=30, done=0, set_aside=[(label, "why" * 300)] * 25, running=[])
+    status = Status(30, 0, [], [(label, "why" * 300)] * 25, None)
     OUT.print(_display(status), width=80)
     said = capsys.readouterr().out
     assert said.count("0123456789abcdef") == 40 and "0.005 to 0.5" in said and "5 more runs are not shown" in said
@@ -202,7 +208,10 @@ def test_runs_that_differ_in_the_algorithm_or_the_default_policy_are_told_apart(
     labels = [SimpleNamespace(**given, algorithm=algorithm, default_policy=policy)
               for algorithm, policy in (("dqn", "noop"), ("pqn", "runs/mine"))]  # fmt: skip
     running = [SimpleNamespace(label=label, runs=1, doing="training", share=0.5) for label in labels]
-    OUT.print(_display(SimpleNamespace(seconds_left=None, total=2, done=0, set_aside=[], running=running)), width=200)
+    OUT.print(
+        _display(Status(2, 0, running, [], None)),
+        width=200,
+    )
     said = capsys.readouterr().out
     for text in ("default", "noop", "runs/mine", "algorithm", "dqn", "pqn"):
         assert text in said

@@ -5,11 +5,12 @@ import pytest
 from lazymdp.sweep import engine
 from lazymdp.sweep.engine import RETRIES, Sweep
 from lazymdp.sweep.plan import make_plan
-from lazymdp.sweep.results_table import RunLabels, read_table
+from lazymdp.sweep.results_table import RunLabels, read_table, write_plan
 from lazymdp.sweep.run_sweep import set_aside_runs
 from lazymdp.sweep.study_file import read_study
 from lazymdp.sweep.supervise import Outcome
-from lazymdp.sweep.sweep_folder import SweepFolder
+from lazymdp.sweep.sweep_folder import OBSTACLE, SweepFolder
+from lazymdp.sweep.sweep_status import StatusReader
 
 pytest.importorskip("pyarrow")
 
@@ -29,6 +30,7 @@ class FakePool:
     def __init__(self, folder, outcome=lambda job, attempt: Outcome("done"), workers=2):
         self.folder, self.outcome, self.workers = folder, outcome, workers
         self.jobs, self.attempts, self.started, self.stopping = [], {}, [], False
+        self.obstacles = []
 
     @property
     def running(self):
@@ -36,6 +38,9 @@ class FakePool:
 
     def room(self):
         return self.workers - len(self.jobs)
+
+    def obstacle(self):
+        return self.obstacles.pop(0) if self.obstacles else ""
 
     def start(self, job):
         self.jobs.append(job)
@@ -154,6 +159,27 @@ def test_a_stop_ends_the_sweep_and_sets_nothing_aside(write_study, tmp_path):
 
     sweep, _, _ = run(study, tmp_path, outcome, stop=lambda: bool(asked))
     assert sweep.stopped and len(sweep.results) == 1 and not sweep.set_aside
+
+
+def test_what_stands_in_the_way_is_told_once_and_left_for_the_status_while_it_lasts(write_study, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_LOOK_SECONDS", 0.0)
+    study, seen = read_study(write_study(TEXT)), []
+    folder = SweepFolder(tmp_path / "sweep")
+    folder.write_sealed(OBSTACLE, {"reason": "of a sweep that was killed"})
+    write_plan(folder, study.runs)
+
+    def outcome(job, attempt):
+        seen.append(StatusReader(folder.address).read().obstacle)
+        return Outcome("done")
+
+    pool, lines = FakePool(folder, outcome), []
+    pool.obstacles = ["", "No node has 1 GPU", "No node has 1 GPU, and none 2 cores"]
+    Sweep(folder, [RunLabels.of(one) for one in study.runs], {}, pool, lines.append).run(
+        make_plan(study, {}, [], "cpu").jobs
+    )
+    assert [line for line in lines if "No node" in line] == ["No node has 1 GPU"]
+    assert seen == ["", "No node has 1 GPU", "No node has 1 GPU, and none 2 cores"]
+    assert OBSTACLE not in folder.names("")
 
 
 def test_a_full_disk_leaves_the_previous_table_and_the_sweep_goes_on(write_study, tmp_path, monkeypatch):

@@ -106,8 +106,12 @@ def test_a_run_that_is_stopped_continues_to_the_same_result(calls, spec, undistu
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_a_run_in_a_bucket_continues_from_the_checkpoint_that_it_sent(spec, undisturbed, bucket):
-    folder = SweepFolder(f"{bucket}/stopped")
+@pytest.mark.parametrize("remote", ["s3", "local://"])
+def test_a_run_in_a_remote_folder_continues_from_the_checkpoint_that_it_sent(
+    remote, spec, undisturbed, tmp_path, request
+):
+    address = f"local://{tmp_path}/new" if remote == "local://" else request.getfixturevalue("bucket")
+    folder = SweepFolder(f"{address}/stopped")
     with pytest.raises(KeyboardInterrupt):
         made(spec, folder, StopAfter(20))
     assert {"config.json", "last.safetensors"} <= folder.names(f"runs/{spec.id}/training")

@@ -32,35 +32,29 @@ max_steps = 20
 """
 
 
-def test_every_member_has_a_result_and_an_agent_and_a_stop_changes_nothing(write_study, tmp_path):
-    study = read_study(write_study(TEXT))
-    (job,) = make_jobs(list(study.specs.values()))
-    assert len(job.specs) == 4
-    rows = {}
-    for name, stops in (("calm", 0), ("stopped", 1)):
-        folder = SweepFolder(tmp_path / name)
-        for attempt in range(stops + 1):
-            try:
-                execute(job, folder, lambda *_: None, lambda ends=attempt < stops: ends, 1000.0)
-            except KeyboardInterrupt:
-                assert folder.names("packs") == {job.id} and folder.names("runs") == set()
-        results = {one.id: folder.read_sealed(f"runs/{one.id}/result.json") for one in job.specs}
-        rows[name] = {one: result["rows"] for one, result in results.items()}
-        assert not folder.names("packs")
-    assert rows["calm"] == rows["stopped"]
-    assert sorted(made[0]["eta"] for made in rows["calm"].values()) == [0.0, 0.0, 0.1, 0.1]
-    assert all(made[-1]["default_alone"] and made[-1]["control_rate"] == 0.0 for made in rows["calm"].values())
-    agent = lz.learn.load(tmp_path / "calm" / "runs" / job.specs[0].id / "agent")
-    assert agent.is_dial
+def executed(job, folder, stop=lambda: False):
+    """Executes a job, and returns what was said meanwhile and the rows of its members."""
+    beats = []
+    execute(job, folder, lambda *beat: beats.append(beat), stop, 1000.0)
+    results = {one.id: folder.read_sealed(f"runs/{one.id}/result.json") for one in job.specs}
+    return beats, {one: result["rows"] for one, result in results.items()}
 
 
-def test_a_member_does_not_depend_on_the_others(write_study, tmp_path):
+def test_every_member_has_a_result_and_an_agent_and_neither_a_stop_nor_the_others_change_it(write_study, tmp_path):
     specs = list(read_study(write_study(TEXT)).specs.values())
-    rows = {}
-    for name, members in (("all", specs), ("alone", specs[-1:]), ("turned", specs[::-1])):
-        folder, beats = SweepFolder(tmp_path / name), []
+    (job,) = make_jobs(specs)
+    assert len(job.specs) == 4
+    calm, stopped = SweepFolder(tmp_path / "calm"), SweepFolder(tmp_path / "stopped")
+    beats, rows = executed(job, calm)
+    assert {beat[2] for beat in beats} >= {"starting", "training", "evaluating"} and not calm.names("packs")
+    assert sorted(made[0]["eta"] for made in rows.values()) == [0.0, 0.0, 0.1, 0.1]
+    assert all(made[-1]["default_alone"] and made[-1]["control_rate"] == 0.0 for made in rows.values())
+    assert lz.learn.load(tmp_path / "calm" / "runs" / job.specs[0].id / "agent").is_dial
+    with pytest.raises(KeyboardInterrupt):
+        executed(job, stopped, lambda: True)
+    assert stopped.names("packs") == {job.id} and stopped.names("runs") == set()
+    assert executed(job, stopped)[1] == rows and not stopped.names("packs")
+    for name, members in (("alone", specs[-1:]), ("turned", specs[::-1])):
         (job,) = make_jobs(members)
-        execute(job, folder, lambda *beat, beats=beats: beats.append(beat), lambda: False, 1000.0)
-        rows[name] = folder.read_sealed(f"runs/{specs[-1].id}/result.json")["rows"]
-        assert {beat[2] for beat in beats} >= {"starting", "training", "evaluating"}
-    assert rows["alone"] == rows["all"] == rows["turned"]
+        again = executed(job, SweepFolder(tmp_path / name))[1]
+        assert again == {one.id: rows[one.id] for one in members}

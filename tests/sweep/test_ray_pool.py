@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 pytestmark = pytest.mark.sweep
+GPU = " --num-gpus=1"
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -72,3 +73,33 @@ def test_sigterm_stops_a_sweep_on_a_cluster_gently_although_ray_replaces_its_han
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "nodes", "missing", "largest", "options"),
+    [
+        (1, 1.0, [{"CPU": 1.0}, {"CPU": 2.0}, {}], "1 core and 1 GPU", "2 cores and no GPU", GPU),
+        (4, 0.0, [{"CPU": 1.0, "GPU": 8.0}, {"CPU": 2.0}], "4 cores", "2 cores", ""),
+        (4, 0.5, [{"CPU": 64.0}, {"CPU": 1.0, "GPU": 2.0}], "4 cores and 0.5 GPU", "1 core and 2 GPUs", GPU),
+        (1, 0.0, [], "1 core", "0 cores", ""),
+        (1, 0.0, [{}, {"CPU": 1.0}], None, None, None),
+        (1, 0.5, [{"CPU": 1.0}, {"CPU": 4.0, "GPU": 1.0}], None, None, None),
+    ],
+)
+def test_a_run_that_no_node_can_hold_is_reported_with_the_largest_node_and_the_remedy(
+    cores, gpus, nodes, missing, largest, options, monkeypatch
+):
+    from lazymdp.sweep import ray_pool
+    from lazymdp.sweep.supervise import Limits
+
+    found = [{"Alive": True, "Resources": node} for node in nodes]
+    found.append({"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}})
+    fake = SimpleNamespace(is_initialized=lambda: True, remote=lambda **_: lambda task: task, nodes=lambda: found)
+    monkeypatch.setattr(ray_pool, "_ray", lambda: fake)
+    said = ray_pool.RayPool("somewhere", "auto", None, Limits(cores=cores), gpus).obstacle()
+    expected = (
+        f"No node of the cluster has {missing} for a run; the largest has {largest}. Waiting for one: start a node "
+        f"with `ray start --address=HEAD:PORT --num-cpus={cores}{options}`, or stop the sweep and give smaller --cores "
+        "or --gpus."
+    )
+    assert said == ("" if missing is None else expected)

@@ -71,6 +71,14 @@ def test_the_way_in_which_a_run_is_written_does_not_change_its_id(write_study):
     assert read_study(write_study(text.format("0.1", "413_696", "1", ""))).runs[0].spec.config.total_steps == 413_696
 
 
+def test_prices_that_differ_have_texts_that_differ(write_study):
+    text = "environments = ['minatar/breakout']\nalgorithms = ['pqn']\nprices = [{}]"
+    close = "0.1234567, 0.1234568, [0.1, 0.5], [0.1, 0.50000001], {control_budget = 0.1}, {control_budget = 0.1000001}"
+    assert [run.price for run in read_study(write_study(text.replace("{}", close))).runs] == [
+        "0.1234567", "0.1234568", "0.1 to 0.5", "0.1 to 0.50000001", "budget 0.1", "budget 0.1000001",
+    ]  # fmt: skip
+
+
 def test_methods_inherit_and_may_use_the_agents_of_other_methods(write_study):
     more = """
         [methods.lazy]

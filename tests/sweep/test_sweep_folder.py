@@ -1,4 +1,4 @@
-"""The folder of a sweep, local and on moto's S3 server: whole files, whole checkpoints, and a whole sweep."""
+"""The folder of a sweep, local, remote with and without folders, and on S3: whole files, checkpoints, and sweeps."""
 
 import threading
 
@@ -7,10 +7,14 @@ import pytest
 from lazymdp.sweep.sweep_folder import SweepFolder
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "local://", "memory://"])
 def folder(request, tmp_path):
+    """An empty folder: fsspec's `local://` stands for all file systems on which folders have to be made, like SFTP."""
     if request.param == "local":
         return SweepFolder(tmp_path / "sweep")
+    if request.param != "s3":
+        pytest.importorskip("fsspec")
+        return SweepFolder(f"{request.param}{tmp_path}/new/sweep")
     name = request.node.name.replace("[", "-").replace("]", "")
     return SweepFolder(f"{request.getfixturevalue('bucket')}/{name}")
 
@@ -136,6 +140,18 @@ def test_without_fsspec_the_line_that_installs_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(ImportError, match=r"pip install 'lazymdp\[cloud\]'"):
         SweepFolder("s3://bucket/study")
+
+
+def test_no_bucket_is_made(bucket, tmp_path):
+    folder = SweepFolder("s3://another/study")
+    (tmp_path / "table").write_text("rows")
+    for write in (
+        lambda: folder.write("plan.json", "text"), lambda: folder.create("lease-1.json", "text"),
+        lambda: folder.send_file(tmp_path / "table", "results.parquet"),
+    ):  # fmt: skip
+        with pytest.raises(OSError, match="(?i)bucket|another"):
+            write()
+    assert not folder._files.exists("another")
 
 
 @pytest.mark.sweep

@@ -17,8 +17,11 @@ def quickly(monkeypatch):
     monkeypatch.setattr(sweep_lock, "RENEW_SECONDS", 0.4)
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "local://"])
 def address(request, tmp_path):
+    if request.param == "local://":
+        pytest.importorskip("fsspec")
+        return f"local://{tmp_path}/new/sweep"
     name = request.node.name.replace("[", "-").replace("]", "")
     return tmp_path / "sweep" if request.param == "local" else f"{request.getfixturevalue('bucket')}/{name}"
 

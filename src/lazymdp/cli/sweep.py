@@ -264,6 +264,7 @@ def _display(status: Any) -> Group:
     reasons = [Text(printable(f"{label.run}: {_shortened(reason)}")) for label, reason in status.set_aside[:_ROWS]]
     if hidden := max(0, len(status.running) - _ROWS) + max(0, len(status.set_aside) - _ROWS):
         reasons.append(Text(f"{hidden} more runs are not shown: --json prints all."))
+    reasons += [Text(printable(status.obstacle))] if status.obstacle else []
     return Group(head, *([table] if table.rows else []), *reasons)
 
 

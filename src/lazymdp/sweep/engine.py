@@ -7,8 +7,10 @@ a Ray cluster (`ray_pool`).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,7 +19,7 @@ from lazymdp.sweep.execute import Job
 from lazymdp.sweep.redact import without_secrets
 from lazymdp.sweep.results_table import RunLabels, write_table
 from lazymdp.sweep.supervise import Outcome
-from lazymdp.sweep.sweep_folder import FAILED, RESULT, SweepFolder
+from lazymdp.sweep.sweep_folder import FAILED, OBSTACLE, RESULT, SweepFolder
 
 RETRIES = 3
 """Number of times a job is tried again, from its checkpoint, before it is set aside."""
@@ -27,11 +29,18 @@ _TABLE_SECONDS = 2.0
 """Smallest number of seconds between two versions of the table, except for the last."""
 
 
+_LOOK_SECONDS = 5.0
+"""Seconds between two questions whether any job can be started at all."""
+
+
 class Pool(Protocol):
     """Where jobs are executed."""
 
     def room(self) -> int:
         """Returns how many more jobs can be started now."""
+
+    def obstacle(self) -> str:
+        """Returns why no job can be started for now, and the remedy; an empty text if jobs can be started."""
 
     def start(self, job: Job) -> None:
         """Starts a job."""
@@ -70,17 +79,21 @@ class Sweep:
     set_aside: dict[str, str] = field(default_factory=dict)
     stopped: bool = False
     table_error: str = ""
+    _obstacle: str | None = None
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Executes jobs until all are done or set aside, or until the sweep is stopped."""
         waiting, not_before, written = list(jobs), dict.fromkeys((job.id for job in jobs), 0.0), 0.0
-        unwritten = True
+        unwritten, looked = True, -math.inf
         while waiting or self.pool.running:
             if self.stop() and not self.stopped:
                 self.stopped = True
                 waiting.clear()
                 self.pool.stop()
             waiting = self._without_lost(waiting)
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                self._tell_obstacle(self.pool.obstacle())
+                looked = time.monotonic()
             for _ in range(self.pool.room() if not self.stopped else 0):
                 job = next(
                     (job for job in waiting if self._ready(job) and not_before[job.id] <= time.monotonic()), None
@@ -97,7 +110,20 @@ class Sweep:
                     not_before[job.id] = time.monotonic() + _FIRST_WAIT * 2 ** (self.failures[job.id] - 1)
             if unwritten and time.monotonic() - written >= _TABLE_SECONDS:
                 unwritten, written = not self._write_table(), time.monotonic()
+        self._tell_obstacle("")
         self._write_table()
+
+    def _tell_obstacle(self, found: str) -> None:
+        """Tells the user once why nothing can start, and leaves it in the folder for `sweep status`."""
+        if found and not self._obstacle:
+            self.tell(found)
+        if found != self._obstacle:
+            with suppress(OSError):  # it is written for information only
+                if found:
+                    self.folder.write_sealed(OBSTACLE, {"reason": found})
+                else:
+                    self.folder.remove(OBSTACLE)
+        self._obstacle = found
 
     def _ready(self, job: Job) -> bool:
         return all(name in self.results for name in job.needed_runs)

@@ -28,6 +28,10 @@ class LocalPool:
         """Returns how many more jobs can be started now."""
         return self._workers - self.running
 
+    def obstacle(self) -> str:
+        """Returns an empty text: this machine can always start a job."""
+        return ""
+
     def start(self, job: Job) -> None:
         """Starts a job."""
         self.running += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import math
 import signal
 import socket
 import sys
@@ -69,6 +70,21 @@ class RayPool:
             room = min(room, int(there.get("GPU", 0.0) / self._gpus))
         return room + _PENDING - len(self._jobs)
 
+    def obstacle(self) -> str:
+        """Returns which node is missing if no node of the cluster is large enough for a job."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        sizes = [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
+        cores, gpus = float(self._limits.cores), self._gpus
+        if any(has_cores >= cores and has_gpus >= gpus for has_cores, has_gpus in sizes):
+            return ""
+        largest = max(sizes, key=lambda size: (size[1], size[0]) if gpus else size, default=(0.0, 0.0))
+        wanted, found = _size(cores, gpus, gpus), _size(largest[0], largest[1], gpus)
+        options = f"--num-cpus={cores:g}" + (f" --num-gpus={math.ceil(gpus)}" if gpus else "")
+        return (
+            f"No node of the cluster has {wanted} for a run; the largest has {found}. Waiting for one: start a node "
+            f"with `ray start --address=HEAD:PORT {options}`, or stop the sweep and give smaller --cores or --gpus."
+        )
+
     def start(self, job: Job) -> None:
         """Starts a job."""
         specs = json.dumps([spec.to_json() for spec in job.specs])
@@ -109,6 +125,12 @@ def _supervise_task(specs: str, address: str, limits: dict[str, Any], path: list
         return dataclasses.asdict(supervise(job, address, Limits(**limits)))
     except KeyboardInterrupt:
         return dataclasses.asdict(Outcome("stopped"))
+
+
+def _size(cores: float, gpus: float, wanted: float) -> str:
+    """Returns the size of a node in words; GPUs are named if they are wanted."""
+    words = "1 core" if cores == 1.0 else f"{cores:g} cores"
+    return words + (f" and {gpus:g} GPU{'s' if gpus > 1.0 else ''}" if gpus else " and no GPU" if wanted else "")
 
 
 def _knock(cluster: str) -> None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lazymdp.learn.deep.config import ALGORITHMS, default_config, is_control
+from lazymdp.learn.deep.config import ALGORITHMS, is_control
 from lazymdp.learn.deep.config_checks import is_a
 from lazymdp.learn.deep.train_config import TrainConfig
+from lazymdp.sweep.canonical import canonical_config, canonical_policy, number_text
 from lazymdp.sweep.run_inputs import Inputs
 from lazymdp.sweep.run_spec import Evaluation, RunSpec, reference
 
@@ -187,7 +188,7 @@ class _Reader:
         if packed:
             settings, member = self._packed(at, env, algorithm, price, prices, settings)
         env_kwargs = given.get("env_kwargs", {}).get(env, {})
-        policy = self._policy(f"{at}default_policies", str(default_policy), env, seed)
+        policy = canonical_policy(self._policy(f"{at}default_policies", str(default_policy), env, seed))
         if "warm_start" in given:
             start = settings["warm_start"] = self._policy(f"{at}warm_start", given["warm_start"], env, seed)
             if (found := reference(start)) is None or found[2]:
@@ -195,8 +196,7 @@ class _Reader:
         if is_control(env) and "reward_scale" not in settings:
             settings["reward_scale"] = self._reward_scale(at, env, env_kwargs)
         try:
-            made = default_config(env, algorithm, **settings)
-            made = replace(made, steps=made.total_steps)  # whole iterations: all that decides the result
+            made = canonical_config(env, algorithm, settings, env_kwargs, {"zero_share"} if packed else set())
             config = TrainConfig(env, made, policy, seed, env_kwargs)
         except (ValueError, TypeError) as error:
             raise StudyError(f"{self.file}: {at or 'runs of '}{algorithm} on {env}: {error}") from error
@@ -234,6 +234,8 @@ class _Reader:
         if algorithm != "pqn" or not env.startswith("minatar/") or isinstance(price, dict):
             raise self.error(f"{at}pack", True, f"pack = false: only pqn on MinAtar at a price or a range is packed, "
                              f"not {algorithm} on {env} at {price!r}")  # fmt: skip
+        if settings.get("zero_fraction"):  # it would replace the members' own shares of episodes at price 0
+            raise self.error(f"{at}settings.zero_fraction", settings["zero_fraction"], "0 for pack = true")
         ends = [one for given in prices for one in (given if isinstance(given, list) else [given])]
         positive = sorted({one for one in ends if one != 0})
         if not positive or positive[0] < 0.0:
@@ -282,16 +284,16 @@ class _Reader:
                 raise self.error(f"{at}evaluation.prices", prices, "each price once")
         etas: tuple[float, ...] | None = None
         if isinstance(price, list):
-            etas = tuple(map(float, prices)) if prices is not None else config.settings.reported_etas
+            etas = tuple(float(one) + 0.0 for one in prices) if prices is not None else config.settings.reported_etas
         elif not isinstance(price, dict):
-            etas = (float(price),)
+            etas = (float(price) + 0.0,)  # -0.0 is 0
         for name, low, kind in (("episodes", 1, int), ("seed", 0, int), ("max_steps", 1, int), ("epsilon", 0, float)):
             if name in given and not (is_a(given[name], kind) and low <= given[name] < 2**31):
                 raise self.error(f"{at}evaluation.{name}", given[name], f"a number of at least {low}, and below 2**31")
         if given.get("epsilon", 0.0) > 1.0:
             raise self.error(f"{at}evaluation.epsilon", given["epsilon"], "a probability between 0 and 1")
         rest = {name: value for name, value in given.items() if name != "prices"}
-        return Evaluation(etas, **(rest | {"epsilon": float(rest.get("epsilon", 0.0))}))
+        return Evaluation(etas, **(rest | {"epsilon": float(rest.get("epsilon", 0.0)) + 0.0}))
 
 
 _EXAMPLES = {
@@ -342,5 +344,5 @@ def _in_order(methods: dict[str, dict[str, Any]], reader: _Reader) -> list[str]:
 
 def _price_text(price: Any) -> str:
     if isinstance(price, dict):
-        return f"budget {price['control_budget']:g}"
-    return f"{price[0]:g} to {price[1]:g}" if isinstance(price, list) else f"{price:g}"
+        return f"budget {number_text(price['control_budget'])}"
+    return " to ".join(map(number_text, price)) if isinstance(price, list) else number_text(price)

@@ -7,6 +7,7 @@
   `training/` its checkpoints, which are deleted when it is finished.
 * `packs/ID/`: the checkpoint of runs that are trained together, deleted when they are finished.
 * `results.parquet`: the table of results.
+* `obstacle.json`: why no run can be started for now.
 * `lease-N.json`: which sweep runs in a remote folder (see `sweep_lock`).
 
 A run is done if its `result.json` exists and its checksum matches. Files are written in one step: a full disk or a
@@ -22,7 +23,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -31,6 +32,7 @@ from lazymdp.learn.deep.checked_files import sealed, unsealed
 from lazymdp.sweep.redact import without_passwords
 
 STUDY, PLAN, RESULTS = "study.toml", "plan.json", "results.parquet"
+OBSTACLE = "obstacle.json"
 RESULT, FAILED, PROGRESS = "result.json", "failed.json", "progress.json"
 _SENT_LAST = ("last.safetensors", "config.json", "population.safetensors")
 """Files that complete a checkpoint, or a folder: they are sent after all others."""
@@ -103,7 +105,8 @@ class SweepFolder:
         """
         try:
             self._files.invalidate_cache()
-            self._files.pipe_file(f"{self._root}/{name}", text.encode(), mode="create")
+            path, content = f"{self._root}/{name}", text.encode()
+            _with_folder(self._files, path, lambda: self._files.pipe_file(path, content, mode="create"))
         except FileExistsError:
             return False
         except OSError:
@@ -116,7 +119,8 @@ class SweepFolder:
     def write(self, name: str, text: str) -> None:
         """Writes a file in one step."""
         if self.local is None:
-            self._files.pipe_file(f"{self._root}/{name}", text.encode())
+            path, content = f"{self._root}/{name}", text.encode()
+            _with_folder(self._files, path, lambda: self._files.pipe_file(path, content))
             return
         (self.local / name).parent.mkdir(parents=True, exist_ok=True)
         write_text(self.local / name, text)
@@ -197,7 +201,8 @@ class SweepFolder:
     def send_file(self, source: Path, name: str) -> None:
         """Copies a local file into the folder in one step."""
         if self.local is None:
-            self._files.put_file(str(source), f"{self._root}/{name}")
+            path = f"{self._root}/{name}"
+            _with_folder(self._files, path, lambda: self._files.put_file(str(source), path))
             return
         target = self.local / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -237,11 +242,14 @@ class WorkingCopy:
         for name in sorted(names, key=lambda name: (Path(name).name in _SENT_LAST, name)):
             stamp = _stamp(names[name])
             if self._sent.get(name) != stamp:
-                self._files.put_file(str(names[name]), f"{self._remote}/{name}")
+                self._put(names[name], f"{self._remote}/{name}")
                 self._sent[name] = stamp
         for name in sorted(set(self._sent) - set(names)):
             self._files.rm_file(f"{self._remote}/{name}")
             del self._sent[name]
+
+    def _put(self, source: Path, path: str) -> None:
+        _with_folder(self._files, path, lambda: self._files.put_file(str(source), path))
 
     def send_if_changed(self, name: str) -> None:
         """Uploads all changes if a file has changed since it was sent last, or is new."""
@@ -261,6 +269,23 @@ class WorkingCopy:
 def _stamp(path: Path) -> tuple[int, int]:
     about = path.stat()
     return about.st_mtime_ns, about.st_size
+
+
+def _with_folder(files: Any, path: str, write: Callable[[], Any]) -> None:
+    """Writes a remote file; where there is no folder for it, as on SFTP but not on S3, makes one first."""
+    try:
+        write()
+    except FileNotFoundError:
+        _make_folder(files, path.rpartition("/")[0])
+        write()
+
+
+def _make_folder(files: Any, path: str) -> None:
+    """Makes a remote folder and those above it, but no bucket: its name may be a mistake."""
+    if "/" in path and not files.isdir(path):
+        _make_folder(files, path.rpartition("/")[0])
+        with suppress(FileExistsError):  # another process may have made it
+            files.mkdir(path, create_parents=False)
 
 
 def _file_system(address: str) -> tuple[Any, str]:

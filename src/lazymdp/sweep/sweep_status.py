@@ -8,7 +8,7 @@ from typing import Any
 
 from lazymdp.sweep.results_table import RunLabels, read_plan, read_results
 from lazymdp.sweep.run_sweep import set_aside_runs
-from lazymdp.sweep.sweep_folder import PROGRESS, SweepFolder
+from lazymdp.sweep.sweep_folder import OBSTACLE, PROGRESS, SweepFolder
 
 _ALIVE_SECONDS = 120.0
 """A run whose last report of progress is older than this is not counted as running."""
@@ -43,6 +43,7 @@ class Status:
         running: Jobs that are running.
         set_aside: Runs that were set aside, with the reason.
         seconds_left: Estimated seconds until all are done; None if nothing runs or nothing is known yet.
+        obstacle: Why no run could be started when the sweep last looked; empty if nothing stands in the way.
     """
 
     total: int
@@ -50,6 +51,7 @@ class Status:
     running: tuple[Running, ...]
     set_aside: tuple[tuple[RunLabels, str], ...]
     seconds_left: float | None
+    obstacle: str = ""
 
 
 class StatusReader:
@@ -80,7 +82,9 @@ class StatusReader:
                        for one in running if one.doing != "starting")  # fmt: skip
             seconds = per_step * max(0.0, open_steps - made) / len(running)
         reasons = tuple((labels[name], reason) for name, reason in aside.items())
-        return Status(len(labels), len(done), tuple(running), reasons, seconds)
+        about = self.folder.read_sealed(OBSTACLE) if left and not running else None
+        obstacle = "" if about is None else str(about["reason"])
+        return Status(len(labels), len(done), tuple(running), reasons, seconds, obstacle)
 
     def _seconds_per_step(self, done: dict[str, RunLabels], running: list[Running]) -> float | None:
         """Returns seconds of a job per step: of finished runs, or of those that are running if none is finished."""

@@ -146,6 +146,18 @@ class AlgorithmConfig:
         return self.iterations * self.steps_per_iteration
 
     @property
+    def unused(self) -> frozenset[str]:
+        """Names of the settings that change nothing, given the others: the id of a run in a study leaves them out."""
+        used = {
+            "zero_share": self.is_range,
+            "prices_per_step": self.is_range,
+            "zero_fraction": self.control_budget is None and self.eta != 0.0,
+            "budget_step": self.control_budget is not None,
+            "hidden": self.network in (None, "mlp"),
+        }
+        return frozenset(name for name, counts in used.items() if not counts)
+
+    @property
     def steers_from(self) -> int:
         """Agent steps after which a control budget starts to steer the price; before, the network learns nothing."""
         return 0
@@ -323,6 +335,11 @@ class DQNConfig(AlgorithmConfig):
         if "exploration_fraction" in settings:
             return made
         return replace(made, exploration_fraction=min(1.0, 250_000 / made.total_steps))
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """Names of the settings that change nothing, given the others."""
+        return super().unused | ({"decay_fraction"} if self.final_learning_rate is None else set())
 
     @property
     def steers_from(self) -> int:

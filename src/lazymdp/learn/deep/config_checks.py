@@ -53,9 +53,9 @@ def is_a(value: Any, kind: type) -> bool:
 
 
 def plain(value: Any, kind: type) -> Any:
-    """Returns a number of any library as Python's own, which can be saved; inf if it is too large."""
+    """Returns a number of any library as Python's own, which can be saved; inf if it is too large, and 0.0 for -0.0."""
     try:
-        return kind(value)
+        return kind(value) + 0.0 if kind is float else kind(value)
     except OverflowError:
         return math.inf
 

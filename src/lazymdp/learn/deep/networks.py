@@ -64,7 +64,7 @@ def q_network(
             it. (Those in between are used as they are: on CartPole, dividing them made learning worse.)
         reward_scale: Unit of the values and prices that the layers compute with.
     """
-    kind, magnitude = _kind(shape, kind), _magnitude(space, shape)
+    kind, magnitude = architecture(shape, kind), _magnitude(space, shape)
 
     def make(key: Array) -> DenseNet | ConvNet:
         if kind == "mlp":
@@ -85,7 +85,7 @@ def q_network(
     return Network(jax.jit(init), apply)
 
 
-def _kind(shape: tuple[int, ...], kind: str | None) -> str:
+def architecture(shape: tuple[int, ...], kind: str | None) -> str:
     """Returns the architecture, chosen by the shape of an observation if none is given."""
     is_image = len(shape) == 3 and min(shape[:2]) >= SMALLEST_IMAGE
     kind = kind or ("nature" if is_image else "mlp")

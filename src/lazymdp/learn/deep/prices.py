@@ -39,7 +39,7 @@ class Price(NamedTuple):
 def initial(config: AlgorithmConfig) -> Price:
     """Returns the distribution at the start of a run."""
     low, high = config.eta_range
-    warm = config.zero_fraction > 0.0 and config.control_budget is None
+    warm = config.control_budget is None and config.zero_fraction > 0.0
     if not config.is_range:
         return price(0.0, 0.0) if warm else price(low, high)
     return price(low, high, 1.0 if warm else config.zero_share)
