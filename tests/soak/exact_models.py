@@ -14,11 +14,14 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
+from model_kinds import KINDS
 from rational import Rational
 
 import lazymdp as lz
+from lazymdp.exact import path_exact, path_sparse
 from lazymdp.exact.algorithms import METHODS
 
 EPS = float(np.finfo(float).eps)
@@ -49,7 +52,7 @@ def check_model(kind, rng):
     outcome, problems = Counter(models=1), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lz.NotConverged)
-        for question in (solution, horizon, evaluation, bounds, path, optimal):
+        for question in (solution, horizon, evaluation, bounds, path, path_within_tol, optimal):
             before = len(problems)
             try:
                 question(model, exact, rng, problems)
@@ -89,7 +92,7 @@ def solution(model, exact, rng, problems):
     mdp, default = parts(model)
     eta = price(exact, model, rng)
     method = str(rng.choice(sorted(METHODS)))
-    if lifetime(exact) > 1e4 and method not in ("auto", "policy_iteration"):
+    if lifetime(exact) > 2e3 and method not in ("auto", "policy_iteration"):
         method = "policy_iteration"  # sweeps would take for ever
     found = lz.solve(lz.LazyMDP(mdp, default, eta), method=method, max_iterations=20_000)
     if found.error_bound == np.inf:
@@ -162,9 +165,24 @@ def bounds(model, exact, rng, problems):
         problems.append(f"eta_min_theorem holds with {formula.value}, truth {float(truth)}")
 
 
+def path_by(walk, mdp, default, steps=3):
+    """Computes the path by one of the walks, all of which small models would not see; few steps between factors."""
+    with (
+        patch.object(path_exact, "is_sparse", lambda lazy: walk != "tableau"),
+        patch.object(path_sparse, "stays_sparse", lambda matrix: walk == "factors"),
+        patch.object(path_sparse, "_STEPS", steps),
+    ):
+        return lz.eta_path(mdp, default)
+
+
 def path(model, exact, rng, problems):
     mdp, default = parts(model)
-    found = lz.eta_path(mdp, default)
+    walk = str(rng.choice(["tableau", "tableau", "factors", "inverse"]))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found = path_by(walk, mdp, default)
+    if warned and lifetime(exact) <= SHORT_LIVED:
+        problems.append(f"eta_path ({walk}) warned of a model that lives {lifetime(exact):.1e} steps")
     if exact.eta_max == 0 and found.breakpoints.size:
         problems.append(f"{found.breakpoints.size} breakpoints, up to {found.breakpoints[-1]}, where eta_max is 0")
     prices = [0.0, abs(price(exact, model, rng))]
@@ -180,10 +198,36 @@ def path(model, exact, rng, problems):
         got, action = found.value_at(eta), found.action_at(eta)
         for i, s in enumerate(exact.alive):
             if not abs(got[s] - float(value[i])) <= allowed:
-                problems.append(f"eta_path: value {got[s]} in {s} at {eta!r}, truth {float(value[i])}")
+                problems.append(f"eta_path ({walk}): value {got[s]} in {s} at {eta!r}, truth {float(value[i])}")
             lost = float(value[i] - q[i][action[s]])
             if not lost <= allowed:
-                problems.append(f"eta_path: action {action[s]} in {s} at {eta!r} loses {lost}")
+                problems.append(f"eta_path ({walk}): action {action[s]} in {s} at {eta!r} loses {lost}")
+
+
+def path_within_tol(model, exact, rng, problems):
+    mdp, default = parts(model)
+    value = exact.optimum(Fraction(0)) or [[0]]
+    largest = max(float(np.abs(model[1]).max()), float(exact.eta_max or 0), *(abs(float(v)) for v in value[0]))
+    tol = max(largest * 10.0 ** -float(rng.uniform(0, 7)), 1e-300)
+    try:
+        found = lz.eta_path(mdp, default, tol=tol)
+    except ValueError as error:
+        # A proof by sweeps multiplies the rounding errors of values, which grow with the lifetime, by the lifetime.
+        if "cannot be proven" in str(error) and tol <= EPS * largest * (2000.0 + 16.0 * lifetime(exact)) * lifetime(
+            exact
+        ):
+            return
+        raise
+    prices = [0.0, abs(price(exact, model, rng)), float(exact.eta_max or 0) * float(rng.uniform(0.0, 1.1))]
+    for eta in [*prices, *map(float, rng.permutation(found.breakpoints)[:2])]:
+        truth = exact.optimum(Fraction(eta))
+        if truth is None:
+            problems.append(f"eta_path(tol={tol}) answered for values that are not finite at {eta!r}")
+            return
+        got = found.value_at(eta)
+        for i, s in enumerate(exact.alive):
+            if not abs(got[s] - float(truth[0][i])) <= tol:
+                problems.append(f"eta_path(tol={tol!r}): value {got[s]} in {s} at {eta!r}, truth {float(truth[0][i])}")
 
 
 def optimal(model, exact, rng, problems):
@@ -210,147 +254,6 @@ def price(exact, model, rng):
     if top is None or rng.random() < 0.2:
         return float(rng.choice([0.0, 0.1, 1.0])) * float(np.abs(model[1]).max())
     return float(top) * float(rng.choice([0.0, 0.3, 1.0 - EPS, 1.0, 1.0, 1.1, -0.1]))
-
-
-# -- the models ------------------------------------------------------------------------------------------------------
-
-
-def coarse(rng, size, parts=16):
-    """A distribution of multiples of 1 / parts, which doubles represent exactly: sums and ties are exact."""
-    cuts = np.sort(rng.integers(0, parts + 1, size - 1))
-    return np.diff([0, *cuts, parts]) / parts
-
-
-def base(rng, gamma, *, ends=True, exactly=None):
-    """Transitions, rewards, gamma, absorbing, default; with `exactly`, all numbers are short."""
-    n, a = int(rng.integers(1, 4)) + ends, int(rng.integers(1, 4))
-    short = bool(rng.integers(2)) if exactly is None else exactly
-    transitions = np.zeros((n, a, n))
-    for s in range(n):
-        for b in range(a):
-            row = coarse(rng, n) if short else rng.dirichlet(np.ones(n))
-            if ends:  # some chance to end, so that every policy is absorbed
-                row = 0.75 * row + 0.25 * np.eye(n)[-1]
-            transitions[s, b] = row
-    rewards = rng.integers(-8, 9, (n, a)) / 8.0 if short else rng.normal(size=(n, a))
-    default = np.array([coarse(rng, a) if short else rng.dirichlet(np.ones(a)) for _ in range(n)])
-    absorbing = np.zeros(n, dtype=bool)
-    if ends:
-        transitions[-1], rewards[-1], absorbing[-1] = np.eye(n)[-1], 0.0, True
-    return close([transitions, rewards, gamma, absorbing, default])
-
-
-def close(model):
-    """States that loop with reward 0 under every action are absorbing."""
-    transitions, rewards = model[0], model[1]
-    loops = (np.einsum("sas->sa", transitions) == 1.0) & (rewards == 0.0)
-    model[3] = (loops & (np.count_nonzero(transitions, axis=2) == 1)).all(axis=1)
-    return model
-
-
-def discounted(rng):
-    return base(rng, float(rng.choice([0.0, 0.5, 0.9, 0.99, 0.999])), ends=bool(rng.integers(2)))
-
-
-def undiscounted(rng):
-    return base(rng, 1.0)
-
-
-def near_one(rng):
-    return base(rng, 1.0 - 10.0 ** -float(rng.uniform(4, 15)), ends=bool(rng.integers(2)))
-
-
-def small_gamma(rng):
-    """Gaps that are prices up to rounding: proven control has to allow for it."""
-    return base(rng, float(rng.choice([0.0, 1e-300, 1e-16, 1e-9, 1e-3])), ends=bool(rng.integers(2)))
-
-
-def long_lived(rng):
-    """Absorption with a probability of 10**-p per step, p up to 20, and rows that differ as much or little more."""
-    model = base(rng, 1.0)
-    transitions, p = model[0], 10.0 ** -float(rng.uniform(2, 20))
-    n = len(transitions)
-    for s in range(n - 1):
-        for a in range(transitions.shape[1]):
-            inside = rng.dirichlet(np.ones(max(1, n - 1)))
-            transitions[s, a, : n - 1] = inside * (1.0 - p)
-            transitions[s, a, n - 1] = p
-    return model
-
-
-def near_ties(rng):
-    """Two actions that differ by little, in a model that lives long: the issue's refusals."""
-    p, d = 10.0 ** -float(rng.uniform(1, 7)), 10.0 ** -float(rng.uniform(1, 8))
-    transitions = np.zeros((2, 2, 2))
-    transitions[0, 0], transitions[0, 1] = [1 - p, p], [1 - p * (1 - d), p * (1 - d)]
-    transitions[1, :, 1] = 1.0
-    rewards = np.array([[1.0, 1.0 + float(rng.choice([0.0, d, -d]))], [0.0, 0.0]])
-    default = np.array([rng.dirichlet(np.ones(2)), [0.5, 0.5]])
-    return [transitions, rewards, 1.0, np.array([False, True]), default]
-
-
-def twins(rng):
-    """All actions are the same, whatever the default policy: eta_max is 0."""
-    model = base(rng, float(rng.choice([0.5, 0.9, 0.999, 1.0])))
-    model[0][:], model[1][:] = model[0][:, :1], model[1][:, :1]
-    return close(model)
-
-
-def best_default(rng):
-    """The default policy is optimal: again eta_max is 0."""
-    model = base(rng, float(rng.choice([0.5, 0.9, 0.999, 1.0])))
-    transitions, rewards, gamma, _, _ = model
-    model[4] = lz.policies.optimal(lz.MDP(transitions, rewards, gamma))
-    best = Rational(*model).optimum(Fraction(0), lazy=False)
-    exact = Rational(*model)
-    for i, s in enumerate(exact.alive):  # one action, so that rounding cannot make it a little less than optimal
-        model[4][s] = np.eye(rewards.shape[1])[best[2][i]]
-    return model
-
-
-def scaled(rng):
-    """Rewards of any size."""
-    model = base(rng, float(rng.choice([0.5, 0.9, 0.99, 1.0])))
-    model[1] *= 10.0 ** float(rng.uniform(-12, 12))
-    return model
-
-
-def uneven(rng):
-    """Rewards of very different sizes in one model."""
-    model = base(rng, float(rng.choice([0.5, 0.9, 0.99])))
-    model[1] *= 10.0 ** rng.uniform(-12, 0, model[1].shape)
-    return model
-
-
-def off_sums(rng):
-    """Rows that sum to 1 only up to 1e-8, above or below, at discounts where that matters and where it does not."""
-    model = base(rng, float(rng.choice([0.9, 1.0 - 1e-7, 1.0 - 1e-9, 1.0])))
-    transitions, _, _, absorbing, default = model
-    if rng.integers(2):  # rarely absorbed
-        p = 10.0 ** -float(rng.uniform(6, 10))
-        transitions[~absorbing, :, -1] *= p
-        transitions[~absorbing] /= transitions[~absorbing].sum(axis=2, keepdims=True)
-    transitions[~absorbing] *= 1.0 + rng.uniform(-9e-9, 9e-9, transitions[~absorbing].shape[:2])[..., None]
-    default *= 1.0 + rng.uniform(-9e-9, 9e-9, (len(default), 1))
-    return model
-
-
-KINDS = {
-    kind.__name__: kind
-    for kind in (
-        discounted,
-        undiscounted,
-        near_one,
-        small_gamma,
-        long_lived,
-        near_ties,
-        twins,
-        best_default,
-        scaled,
-        uneven,
-        off_sums,
-    )
-}
 
 
 def table(counts):

@@ -69,11 +69,11 @@ Written by `make soak` on {datetime.date.today()} with seed {seed}: {_cpu()}, {o
 
 ## Exact answers
 
-Random models of eleven kinds, chosen for what has gone wrong before: near ties, long lifetimes, rows that do not quite
-sum to 1, tiny and huge rewards, default policies that are already optimal. Every answer is compared with one in
-rational arithmetic. An answer is *wrong* if it is outside its own error bound, or claims a proof that does not hold. A
-question is *refused* with an error that says why, and refused *needlessly* if expected lifetimes are below a million
-steps.
+Random models of {len(exact_models.KINDS)} kinds, chosen for what has gone wrong before: near ties, long lifetimes,
+rows that do not quite sum to 1, tiny and huge rewards, default policies that are already optimal. Every answer is
+compared with one in rational arithmetic. An answer is *wrong* if it is outside its own error bound, or claims a proof
+that does not hold. A question is *refused* with an error that says why, and refused *needlessly* if expected
+lifetimes are below a million steps.
 ({seconds:.0f} s)
 
 ```text

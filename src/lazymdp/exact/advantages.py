@@ -17,13 +17,15 @@ to an advantage in its own state is added, so that actions that tie on paper tie
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import Any, NamedTuple, Protocol
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.exact.linear import EPS, PolicySystem, action_values, rounding_terms, too_long
+from lazymdp.exact.linear import EPS, PolicySystem, action_values, effective_policy, rounding_terms, too_long
+from lazymdp.lazy import LazyMDP
 from lazymdp.mdp import MDP
 
 _TOO_COARSE = 3e-6
@@ -36,6 +38,13 @@ _ALWAYS_REFINED, _ALWAYS_REFINED_TRANSITIONS = 5_000, 1_000_000
 """Largest numbers of states and transitions for which values are always refined: a few solves and slow sweeps."""
 
 _MOST_REFINEMENTS = 8
+
+
+class Solver(Protocol):
+    """Solves `x = b + gamma P_pi x` for each row `b` of `rewards [k, S]`, up to rounding."""
+
+    def solve(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the solutions, `[k, S]`."""
 
 
 class Advantages(NamedTuple):
@@ -64,6 +73,40 @@ def advantages(
     """
     system = system or PolicySystem(mdp, policy)
     return [_of_one_reward(mdp, policy, np.ascontiguousarray(reward), system) for reward in rewards]
+
+
+def line_gains(
+    lazy: LazyMDP, action: NDArray[np.int64], system: Solver
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Computes the line of a policy with the lazy action, refined, and what the other choices gain over it.
+
+    Args:
+        lazy: The lazy-MDP; its price does not matter.
+        action: `[S]`; `A` is lazy.
+        system: The policy's linear system.
+
+    Returns:
+        `[2, S]` base value `V` and control count `K`, and `[2, S, A+1]` `alpha` and `beta`: the gain at a price `eta`
+        is `alpha - eta beta`. Both are 0 for the policy's own choices and in absorbing states.
+    """
+    mdp, default = lazy.mdp, lazy.default_policy
+    policy, control = effective_policy(mdp, default, action)
+    paid = np.repeat(control[:, None].astype(float), mdp.n_actions, axis=1)
+    # Rounded once: the rounding errors of an ordinary sum would be multiplied by the values.
+    defect = np.array([math.fsum([*row, -1.0]) for row in default])
+    line, gains = np.empty((2, mdp.n_states)), np.empty((2, mdp.n_states, mdp.n_actions + 1))
+    for k, reward in enumerate((np.ascontiguousarray(mdp.rewards), paid)):
+        value = system.solve(np.einsum("sa,sa->s", policy, reward)[None])[0]
+        low, found, residual = _refine(mdp, policy, reward, system, value)
+        if not float(np.abs(residual).max()) <= EPS * float(np.abs(reward).max() + np.abs(value).max()):
+            raise ValueError(too_long(mdp))  # the system is too inaccurate even to correct its own errors
+        line[k] = value + low
+        later = found - paid if k else found
+        gains[k, :, -1] = np.einsum("sa,sa->s", default, later) + defect * line[k]
+        gains[k, :, :-1] = later + k  # a control counts as 1
+    gains[:, np.arange(mdp.n_states), action] = 0.0
+    gains[:, mdp.absorbing] = 0.0
+    return line, gains
 
 
 def check_precision(mdp: MDP, margin: NDArray[np.float64], scale: float) -> None:
@@ -100,7 +143,7 @@ def _refine(
     mdp: MDP,
     policy: NDArray[np.float64],
     reward: NDArray[np.float64],
-    system: PolicySystem,
+    system: Solver,
     value: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Refines `value [S]` in place, as long as that reduces its residual and there is more of it than rounding error.
@@ -109,6 +152,8 @@ def _refine(
         `[S]` what is to be added to the values, `[S, A]` the advantages, and `[S]` the residual `b + gamma P_pi V - V`.
     """
     low, best = np.zeros_like(value), np.inf
+    if not np.isfinite(value).all():
+        raise ValueError(too_long(mdp))
     scale = float(np.abs(reward).max()) + float(np.abs(value).max())
     matrix = mdp.transitions
     found, residual = np.empty(reward.shape), np.empty(value.size)

@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from lazymdp.exact.advantages import line_gains
 from lazymdp.exact.bellman import PolicyRows, Rows, pack, rows_of
 from lazymdp.exact.linear import EPS, TOO_LONG, rounding_terms
 from lazymdp.exact.policy_inverse import Factors, Inverse, expected, row_change
@@ -38,7 +39,13 @@ _STEPS = 80
 """Number of steps between two factorizations: about where applying the steps takes as long as a factorization."""
 
 _NO_SLOPE = 1e-13
-"""Size, relative to the largest control count, below which a slope is rounding error: some hundred times epsilon."""
+"""Size, relative to the largest control count, below which a slope is only trusted if it is computed anew."""
+
+TRUSTED = 32.0
+"""Multiple of its rounding error in exact values above which a gain is trusted without computing it anew."""
+
+_LONG = 1e3
+"""Number of steps that makes a model long-lived: rounding errors may grow by as much in a single step of the walk."""
 
 _ONE = np.uint64(1)
 
@@ -46,6 +53,19 @@ _ONE = np.uint64(1)
 def no_gain(mdp: MDP, value: NDArray[np.float64]) -> float:
     """Returns the size below which the gain of a choice over a policy with this value is rounding error."""
     return 4.0 * EPS * rounding_terms(mdp) * (mdp.max_reward + float(np.abs(value).max(initial=0.0)))
+
+
+def is_long_lived(mdp: MDP) -> bool:
+    """Returns whether the rounding errors of a step of the walk may be so large that gains are computed anew often."""
+    return mdp.gamma > 1.0 - 1.0 / _LONG
+
+
+def no_slope(mdp: MDP, largest: float) -> float:
+    """Returns the size below which a slope is rounding error, if control counts are at most `largest`."""
+    flat = 4.0 * EPS * rounding_terms(mdp) * (1.0 + largest)
+    if not flat < 1e-3:  # a single control would be lost in rounding
+        raise ValueError(TOO_LONG)
+    return flat
 
 
 class SparseWalk:
@@ -57,16 +77,17 @@ class SparseWalk:
         largest_gain: Largest gain of any choice over the policies at the ends of the intervals in which they are
             optimal, up to rounding; it bounds the error of the path.
         largest_value: Largest base value and cost of control met.
-        level: Size below which a gain, or a price, is rounding error.
+        is_fresh: Whether values and counts have been refined since the last step.
     """
 
     def __init__(self, lazy: LazyMDP) -> None:
         mdp = lazy.mdp
-        self._mdp = mdp
+        self._lazy, self._mdp = lazy, mdp
         self._rows: Rows = rows_of(lazy.with_eta(0.0))
         self.action = np.full(mdp.n_states, mdp.n_actions)
         self.steps = self._pending = 0
-        self.largest_gain = self.largest_value = self.level = 0.0
+        self.is_fresh = False
+        self.largest_gain = self.largest_value = 0.0
         self._packed: PolicyRows | None = None
         matrix = self._matrix()
         self._base: Factors | Inverse = Factors() if stays_sparse(matrix) else Inverse()
@@ -97,9 +118,12 @@ class SparseWalk:
     def next_gains(self, eta: float) -> tuple[list[int], float]:
         """Returns the next choices to become better as the price falls from `eta`, and that price; ([], 0) if none."""
         value, count = self._line
-        found, price, self._ties, gain = _next_gains(
+        found, price, self._ties, gain, hidden = _next_gains(
             self._rows, self.action, value, count, self._gains, eta, *self._margins()
         )
+        if hidden:
+            self.refresh()
+            return self.next_gains(eta)
         self.largest_gain = max(self.largest_gain, gain)
         self.largest_value = max(self.largest_value, float(np.abs(value).max()), price * float(count.max()))
         return found.tolist(), price
@@ -117,9 +141,9 @@ class SparseWalk:
 
     def still_gains(self, choice: int, eta: float) -> bool:
         """Returns whether a choice is better than the policy just below `eta`, after other steps at that price."""
-        flat, level = self._margins()
+        firm, sure, flat, level = self._margins()
         alpha, beta = _gain(self._rows, self._line[0], self._line[1], *divmod(choice, self._mdp.n_actions + 1))
-        return beta > flat and alpha >= eta * beta - level
+        return beta > firm and alpha > sure and alpha >= eta * (beta - flat) - level
 
     def step(self, choice: int) -> None:
         """Lets a choice (`state * (A + 1) + action`) enter the policy."""
@@ -136,19 +160,46 @@ class SparseWalk:
         self.action[state] = action
         self.steps += 1
         self._pending += 1
+        self.is_fresh = False
         if self._pending == _STEPS:
-            matrix = self._matrix()
-            self._base.update(matrix, self._rows, self._columns, self._pivots, self._cross, self._changes)
-            self._line = self._solve_line(matrix)
-            self._pending = 0
+            if is_long_lived(self._mdp):
+                self.refresh()
+            else:
+                self._refactorize()
 
-    def _margins(self) -> tuple[float, float]:
-        """Returns the sizes below which a slope and a gain count as 0."""
-        flat = _NO_SLOPE * (1.0 + float(self._line[1].max()))
-        if not flat < 1e-3:  # a single control would be lost in rounding
-            raise ValueError(TOO_LONG)
-        self.level = no_gain(self._mdp, self._line[0])
-        return flat, self.level
+    def refresh(self) -> None:
+        """Computes values and counts anew, from a new factorization and to twice the precision of a double."""
+        self._refactorize()
+        self._line, _ = line_gains(self._lazy, self.action, self)
+        self.is_fresh = True
+
+    def settle(self) -> bool:
+        """Computes values and counts anew at the end of the path; returns whether it was done."""
+        if self.is_fresh:
+            return False
+        self.refresh()
+        return True
+
+    def solve(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Solves for each row of `rewards [k, S]` with the policy's last factorization."""
+        return self._base.solve(rewards)
+
+    def _refactorize(self) -> None:
+        """Applies the pending steps to the factorization, and computes values and counts anew."""
+        matrix, k = self._matrix(), self._pending
+        if k:
+            steps = self._columns[:k], self._pivots[:k], self._cross[:k, :k], self._changes[:k]
+            self._base.update(matrix, self._rows, *steps)
+        self._line = self._solve_line(matrix)
+        self._pending = 0
+
+    def _margins(self) -> tuple[float, float, float, float]:
+        """Returns the sizes from which a slope and a gain are trusted, and those below which they are rounding."""
+        level, most = no_gain(self._mdp, self._line[0]), float(self._line[1].max())
+        flat = no_slope(self._mdp, most)
+        if self.is_fresh:
+            return flat, level, flat, level
+        return max(flat, _NO_SLOPE * (1.0 + most)), TRUSTED * level, flat, level
 
     def _matrix(self) -> sp.csr_array:
         """Returns `I - gamma P_pi`, sparse `[S, S]`."""
@@ -169,20 +220,25 @@ class SparseWalk:
 
 @numba.njit(cache=True, nogil=True)
 def _next_gains(
-    rows: Rows, action: Any, value: Any, count: Any, gains: Any, eta: float, flat: float, level: float
-) -> Any:
+    rows: Rows, action: Any, value: Any, count: Any, gains: Any, eta: float, firm: float, sure: float, flat: float,
+    level: float,
+) -> Any:  # fmt: skip
     """Finds the largest price up to `eta` at which a choice with `beta > flat` and `alpha > level` becomes better.
 
-    A choice becomes better at a price if its gain there is within rounding error of 0, that is at least `-level`.
-    Symmetric states thus switch together, even if `alpha` and `beta` are so small that `alpha / beta` is inaccurate.
+    A choice becomes better at a price if its gain there is within rounding error of 0, that is at least `-level`, and
+    allowing for the rounding of `eta beta`. Symmetric states thus switch together, even if `alpha` and `beta` are so
+    small that `alpha / beta` is inaccurate.
 
     Returns:
         The choices that become better at this price, the price, the lazy choices that equal the policy's own choice at
         every price, and the largest gain of any choice at both ends of the interval from this price to `eta`, plus the
-        largest residual of `value` and `count` themselves. `gains [2, S, A + 1]` is scratch space.
+        largest residual of `value` and `count` themselves. Last, whether a choice becomes better before that with
+        `beta <= firm` or `alpha <= sure`; such choices are not among those found. `gains [2, S, A + 1]` is scratch
+        space.
     """
     n_actions = np.uint64(rows.rewards.size // value.size)
     price, off = 0.0, 0.0
+    slack = level + (eta * flat if eta < np.inf else 0.0)
     ties = np.empty(value.size, dtype=np.int64)
     n_ties = 0
     for state in range(np.uint64(value.size)):
@@ -220,20 +276,24 @@ def _next_gains(
         gains[:, state, own] = 0.0
         for a in range(n_actions + _ONE):
             alpha, beta = gains[0, state, a], gains[1, state, a]
-            if beta > flat and alpha > level and alpha > price * beta:
-                price = alpha / beta
+            if beta > firm and alpha > sure and alpha > price * beta:
+                price = eta if alpha >= eta * beta - slack else alpha / beta
     price = min(price, eta)
     top = eta if eta < np.inf else price
     alphas, betas = gains[0].reshape(-1), gains[1].reshape(-1)
     choices = np.empty(betas.size, dtype=np.int64)
-    found, most = 0, 0.0
+    found, most, hidden = 0, 0.0, False
+    slack = level + price * flat
     for i in range(betas.size):
         alpha, beta = alphas[i], betas[i]
         most = max(most, alpha - price * beta, alpha - top * beta)
-        if beta > flat and alpha > level and alpha >= price * beta - level:
-            choices[found] = i
-            found += 1
-    return choices[:found].copy(), price, ties[:n_ties].copy(), most + off
+        if beta > firm and alpha > sure:
+            if alpha >= price * beta - slack:
+                choices[found] = i
+                found += 1
+        elif beta > flat and alpha > level and alpha > price * beta + slack:
+            hidden = True
+    return choices[:found].copy(), price, ties[:n_ties].copy(), most + off, hidden
 
 
 @numba.njit(cache=True, nogil=True)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from lazymdp.exact.error_bound import Certificate
 from lazymdp.exact.linear import DenseFactors
-from lazymdp.exact.path_exact import Policies, Progress, Tableau, Trace, follow
+from lazymdp.exact.path_dense import Tableau
+from lazymdp.exact.path_exact import Policies, Progress, Trace, follow
 from lazymdp.lazy import LazyMDP
 
 _BATCH = 64

@@ -156,20 +156,22 @@ def _dense_path(lazy: LazyMDP, tol: float, top: float, system: PolicySystem, pro
     return thinned_trace(lazy, tol, _EVALUATED, system.dense_factors, progress)
 
 
-def certified_error(lazy: LazyMDP, value: NDArray[np.float64]) -> float:
+def certified_error(lazy: LazyMDP, value: NDArray[np.float64], certificate: Certificate | None = None) -> float:
     """Returns a proven bound on how far `value [S]` is below the optimum of `lazy`, computed by one sweep."""
     none = np.empty(0, dtype=np.int64)
     low, high = over_states(bellman.backup, rows_of(lazy), value, np.empty_like(value), none)
-    middle, width = Certificate(lazy)(low, high, value)
+    middle, width = (certificate or Certificate(lazy))(low, high, value)
     return max(0.0, middle + width)
 
 
-def policy_error(lazy: LazyMDP, action: NDArray[np.int64], value: NDArray[np.float64]) -> float:
+def policy_error(
+    lazy: LazyMDP, action: NDArray[np.int64], value: NDArray[np.float64], certificate: Certificate
+) -> float:
     """Returns a proven bound on how far `value [S]` is above the value of the policy `action [S]`, by one sweep."""
     control = (action < lazy.mdp.n_actions) & ~lazy.mdp.absorbing
     chosen = np.where(control, np.arange(action.size) * lazy.mdp.n_actions + action, -1)
     low, _ = over_states(bellman.follow, pack(rows_of(lazy), chosen), value, np.empty_like(value))
-    middle, width = Certificate(lazy)(min(low, 0.0), 0.0, value)
+    middle, width = certificate(min(low, 0.0), 0.0, value)
     return max(0.0, width - middle)
 
 
