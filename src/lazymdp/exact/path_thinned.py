@@ -25,7 +25,7 @@ from lazymdp.lazy import LazyMDP
 _BATCH = 64
 """Number of policies evaluated by one matrix product."""
 
-_MANY, _FEW, _LARGE_BATCH = 0.12, 32, 256
+_MANY, _FEW, _LARGE_BATCH = 0.17, 32, 256
 """Share and number of policies above which all are proven instead, so many at once: that takes a fraction of the time
 for each."""
 
