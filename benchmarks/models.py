@@ -138,6 +138,39 @@ def chain(n: int, slip: float = 0.1, stiff: bool = False) -> Problem:
     return _problem(successors, chances, rewards, 2)
 
 
+def line(n: int, moves: dict[int, list[float]], rewards: dict[int, np.ndarray], ring: bool = False) -> Problem:
+    """Returns n states in a line, or in a ring.
+
+    `moves[step]` has the chance of moving by `step` states with each action, and `rewards[state]` the rewards of the
+    actions in a state. A move beyond the end of a line leads to its last state.
+    """
+    steps, chances = np.array(list(moves)), np.array(list(moves.values())).T
+    reached = np.arange(n)[:, None] + steps
+    reached = reached % n if ring else np.clip(reached, 0, n - 1)
+    table = np.zeros((n, len(chances)))
+    for state, reward in rewards.items():
+        table[state] = reward
+    return _problem(np.repeat(reached, len(chances), axis=0), np.tile(chances, (n, 1)), table, len(chances))
+
+
+def river(n: int) -> Problem:
+    """Returns RiverSwim: left is certain, right slow; 0.005 for staying at the left bank, 1 for the right one."""
+    rewards = {0: np.array([0.005, 0.0]), n - 1: np.array([0.0, 1.0])}
+    return line(n, {-1: [1.0, 0.05], 0: [0.0, 0.6], 1: [0.0, 0.35]}, rewards)
+
+
+def ring(n: int, one_way: bool = False) -> Problem:
+    """Returns a ring road with a reward in one place; on a one-way road, the second action sometimes skips a place."""
+    moves = {0: [0.5, 0.6], 1: [0.5, 0.0], 2: [0.0, 0.4]} if one_way else {-1: [0.7, 0.1], 0: [0.2] * 2, 1: [0.1, 0.7]}
+    return line(n, moves, {0: np.ones(2)}, ring=True)
+
+
+def queue(n: int) -> Problem:
+    """Returns a queue of up to n - 1 customers, who cost their share of n; service costs 0, 0.05 or 0.2."""
+    rewards = {waiting: -waiting / n - np.array([0.0, 0.05, 0.2]) for waiting in range(n)}
+    return line(n, {-1: [0.2, 0.3, 0.45], 0: [0.5, 0.4, 0.25], 1: [0.3, 0.3, 0.3]}, rewards)
+
+
 def blocks(n: int, size: int = 50, leak: float = 1e-4, actions: int = 3, seed: int = 0) -> Problem:
     """Returns a nearly decomposable model: random within blocks of `size` states, which are left with chance `leak`."""
     rng = np.random.default_rng(seed)

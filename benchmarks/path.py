@@ -47,7 +47,7 @@ SCALING_GOALS = {(50, None): 1.5, (100, None): 60.0, (300, 1e-3): 60.0}  # secon
 SCALING_MEMORY = 1000  # MB, for every grid
 RANDOM = {"random": partial(random_sparse, actions=4, successors=10), "dense": partial(dense, actions=2)}
 RANDOM_SIZES = (("random", 1000), ("dense", 200), ("dense", 1000))
-TOLERANCES = [(*model, tol) for model in RANDOM_SIZES for tol in (0.1, 0.01, 1e-4)]
+TOLERANCES = [(*model, tol) for model in RANDOM_SIZES for tol in (0.1, 0.01, 1e-3, 1e-5)]
 TOLERANCE_HEADER = (
     "model",
     "states",

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import lazymdp as lz
-from lazymdp.exact import active_set
+from lazymdp.exact import active_set, correction
 
 LOCAL = ("gauss_seidel", "local_policy_iteration")
 
@@ -85,3 +85,23 @@ def test_halves_agree_with_policy_iteration_on_random_local_models(seed, method,
     found = lz.solve(lazy, tol=1e-7, method=method)
     assert found.converged
     assert np.abs(found.value - exact.value).max() <= found.error_bound + exact.error_bound
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bands_are_solved_as_such(seed):
+    """Chains and rings, also so small that a ring's band covers the whole matrix."""
+    rng = np.random.default_rng(seed)
+    n, width = int(rng.integers(1, 60)), int(rng.integers(0, 9))
+    distance = np.abs(np.arange(n)[:, None] - np.arange(n))
+    ring = np.minimum(distance, n - distance)
+    step = np.where((ring if seed % 2 else distance) <= width, rng.random((n, n)), 0.0)
+    step *= 0.999 / step.sum(axis=1, keepdims=True)
+    change = rng.normal(size=n)
+    packed = sp.csr_array(step)
+    found = correction.solve_narrow(packed.indptr, packed.indices, packed.data, change)
+    np.testing.assert_allclose(found, np.linalg.solve(np.eye(n) - step, change), rtol=1e-9, atol=1e-9)
+
+
+def test_a_wide_matrix_is_no_band():
+    step = sp.csr_array(np.full((40, 40), 0.02))
+    assert correction.solve_narrow(step.indptr, step.indices, step.data, np.ones(40)) is None

@@ -317,6 +317,48 @@ def test_a_tolerance_thins_the_exact_path_of_a_dense_model(monkeypatch, n_states
     assert lz.eta_path(model.mdp, model.default, tol=0.2).breakpoints.size < exact.breakpoints.size
 
 
+@pytest.mark.parametrize("n_absorbing", [0, 2])
+def test_where_a_tolerance_needs_most_policies_each_is_evaluated_once(monkeypatch, n_absorbing):
+    """Two lines each, chosen in several rounds, took up to three times as long as the exact path itself."""
+    model = random_model(4, n_states=80, n_actions=3, gamma=0.95, n_absorbing=n_absorbing)
+    exact, evaluated, right = lz.eta_path(model.mdp, model.default), [], path_thinned._values
+    monkeypatch.setattr(path_thinned, "_evaluate", None)  # an error if called
+    monkeypatch.setattr(path_thinned, "_values", lambda *given: (evaluated.append(given[2].size), right(*given))[1])
+    path = lz.eta_path(model.mdp, model.default, tol=1e-8)
+    assert sum(evaluated) == exact.breakpoints.size + 1
+    np.testing.assert_array_equal(path.breakpoints, exact.breakpoints)
+    np.testing.assert_array_equal(path.switches, exact.switches)
+
+
+@pytest.mark.parametrize("place", [0, 17, -1])
+def test_a_walk_with_a_wrong_value_or_policy_is_not_proven(monkeypatch, place):
+    model = random_model(4, n_states=60, n_actions=3, gamma=0.9)
+    lazy = lz.LazyMDP(model.mdp, model.default, 0.0)
+    monkeypatch.setattr(path_thinned, "_trace", None)  # an error if the path is thinned after all
+    monkeypatch.setattr(path_thinned, "_evaluate", lambda *_: None)
+    assert path_thinned.thinned_trace(lazy, 1e-6, 0.05, None, None) is not None
+
+    def wrong_values(*given):
+        values = right_values(*given)
+        values[2, place] += 1e-4
+        return values
+
+    def wrong_policy(walk, progress, policies):
+        trace = right_walk(walk, progress, policies)
+        action = policies[place][0]
+        action[np.flatnonzero(~lazy.mdp.absorbing)[5]] += 1  # one action on, or from lazy to none of them
+        action %= lazy.mdp.n_actions + 1
+        return trace
+
+    right_values, right_walk = path_thinned._values, path_thinned.follow
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(path_thinned, "_values", wrong_values)
+        assert path_thinned.thinned_trace(lazy, 1e-6, 0.05, None, None) is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(path_thinned, "follow", wrong_policy)
+        assert path_thinned.thinned_trace(lazy, 1e-6, 0.05, None, None) is None
+
+
 def test_a_thinned_path_is_not_returned_without_a_proof():
     """A wrong line of one policy, as rounding errors on the exact path could make it, is noticed."""
     model = random_model(3, n_states=12, n_actions=3, gamma=0.9)

@@ -7,7 +7,8 @@ from any reward, and are then not visited again.
 A sweep alone shrinks the error by a factor of gamma. Between sweeps there is therefore a step of policy iteration on
 the active states: with the greedy choices fixed, the correction `d` of their values solves `(I - gamma P) d = T v - v`,
 while inactive states keep their values. It is solved approximately, by BiCGSTAB. Where BiCGSTAB does not converge (on
-long cycles without a discount to speak of, for example), it is solved directly if the factors fit in memory.
+long cycles without a discount to speak of, for example), it is solved directly if the factors fit in memory. Chains
+and rings are always solved directly, as band matrices.
 
 In a large model whose blocks lead to few others, a correction takes as long as some twenty passes and often matters in
 a small part only. There it is limited to the blocks that change most, if these are few, and left out while passes alone
@@ -25,7 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from lazymdp.exact.bellman import Rows, best_and_lazy, thread_pool
-from lazymdp.exact.correction import LARGEST_FACTORIZED, SMALL, choose, fill, solve_directly
+from lazymdp.exact.correction import LARGEST_FACTORIZED, SMALL, choose, fill, solve_directly, solve_narrow
 from lazymdp.exact.krylov import bicgstab
 from lazymdp.exact.sparsity import stays_sparse
 
@@ -148,17 +149,23 @@ class ActiveSet:
             return large
         return np.zeros_like(swept) if self._totals[-1] <= _QUICK * self._totals[-_WINDOW] else swept
 
-    def correct(self, theta: float, forcing: float, max_iterations: int) -> bool:
-        """Makes a step of policy iteration where the last sweep leaves it worthwhile. Returns False if it failed."""
-        states = _states_of(self._worth_correcting(), self.rows.absorbing)
+    def correct(self, theta: float, forcing: float, max_iterations: int, everywhere: bool = False) -> tuple[int, bool]:
+        """Makes a step of policy iteration, everywhere or where the last sweep leaves it worthwhile.
+
+        Returns:
+            The number of states that it covers, and whether it succeeded.
+        """
+        blocks = np.ones(self._seen.size, dtype=np.bool_) if everywhere else self._worth_correcting()
+        states = _states_of(blocks, self.rows.absorbing)
         if not states.size:
-            return True
+            return 0, True
         self._where[states] = np.arange(states.size, dtype=np.int32)
         chosen, change, ends = choose(self.rows, self.value, states, self._where)
         columns, weights = fill(self.rows, states, self._where, chosen, ends)
         self._where[states] = -1
-        done = False
-        if not self._direct:
+        correction = solve_narrow(ends, columns, weights, change)
+        done = correction is not None
+        if not done and not self._direct:
             if states.size <= _CHEAP_UP_TO:
                 max_iterations = min(max_iterations, _FEW_ITERATIONS)
             correction, done = bicgstab(ends, columns, weights, change, forcing, 0.3 * theta, max_iterations)
@@ -167,14 +174,14 @@ class ActiveSet:
             matrix = sp.csr_array(sp.eye_array(states.size, format="csr") - step)
             if self._sparse is None:
                 self._sparse = SMALL < states.size <= LARGEST_FACTORIZED and stays_sparse(matrix)
-            direct = solve_directly(matrix, change, self._sparse)
-            if direct is None:
-                return False
-            correction, self._direct = direct, True
+            correction = solve_directly(matrix, change, self._sparse)
+            if correction is None:
+                return states.size, False
+            self._direct = True
         self._clock += 1
         for part in self._parts:
             _apply(part.value, states, correction, part.moved, self._drift, self._clock, theta)
-        return True
+        return states.size, True
 
 
 # Arrays are sized by counting first: an array that grows inside a loop makes the loop ten times slower.

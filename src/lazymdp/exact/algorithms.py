@@ -38,8 +38,15 @@ _PATIENCE = 100.0
 _SHRINKS = 0.9
 """Factor by which differences between states must shrink per sweep for modified policy iteration to be tried."""
 
-_LOCAL_ROUNDS = 60
-"""Number of linear solves after which local policy iteration continues with sweeps alone."""
+_LOOSE, _TIGHTEN = 0.05, 8
+"""Relative residual of the first corrections, and the number of corrections after which it is squared, repeatedly."""
+
+_LOCAL_ROUNDS, _COVERED = 30, 4
+"""Number of corrections from which on all states are corrected together now and then: whenever the number of states
+corrected since, with repetitions, is this multiple of all."""
+
+_MOST_FAILURES, _MOST_ROUNDS = 2, 10_000
+"""Numbers of failed corrections and of all corrections above which there are sweeps alone."""
 
 
 class Search:
@@ -180,7 +187,7 @@ def gauss_seidel(search: Search) -> str:
 
 def local_policy_iteration(search: Search) -> str:
     """Like `gauss_seidel`, with a step of policy iteration on the changing states between sweeps."""
-    _active(search, rounds=_LOCAL_ROUNDS)
+    _active(search, rounds=_MOST_ROUNDS)
     return "local_policy_iteration"
 
 
@@ -223,15 +230,20 @@ METHODS: dict[str, Callable[[Search], str]] = {
 def _active(search: Search, rounds: int) -> None:
     """Repeats, with ever smaller thresholds: sweeps and corrections of active blocks, then a full sweep for the bound.
 
+    Where the discount is near 1, loose corrections can lead from policy to policy in a circle, and local ones can
+    follow a change around a ring, lap after lap. So they become ever more exact, and if there are many, all states are
+    corrected once in a while: in the end, this is policy iteration.
+
     Args:
         search: The values to improve.
-        rounds: Number of linear solves allowed; 0 for sweeps alone.
+        rounds: Number of corrections allowed; 0 for sweeps alone.
     """
     gamma = search.lazy.mdp.gamma
     theta = 0.5 * search.tol * ((1.0 - gamma) if gamma < 1.0 else 1e-3)
     active = ActiveSet(search.rows, search.value)
     out = np.empty_like(search.value)
-    failures, finest = 0, False
+    made = failures = covered = 0
+    forcing, finest = _LOOSE, False
     while not search.done(*search.backup(out)) and not finest:
         active.restart(out, theta)
         passes = 10
@@ -243,8 +255,11 @@ def _active(search: Search, rounds: int) -> None:
             if not due:
                 break
             passes = 4
-            if rounds > 0:
-                rounds -= 1
-                failures += not active.correct(max(theta, floor), 0.05, 200)
-                rounds = 0 if failures > 2 else rounds
+            if made < rounds and failures <= _MOST_FAILURES:
+                everywhere = made >= _LOCAL_ROUNDS and covered >= _COVERED * out.size
+                size, done = active.correct(max(theta, floor), forcing, 200, everywhere)
+                covered = 0 if everywhere else covered + size
+                failures += not done
+                made += 1
+                forcing = forcing**2 if made % _TIGHTEN == 0 else forcing
         theta *= 0.25

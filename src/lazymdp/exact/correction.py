@@ -9,6 +9,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ _DENSE_UP_TO = 1_500
 LARGEST_FACTORIZED = 100_000
 """Largest number of states for which a correction is solved with sparse LU factors if BiCGSTAB fails."""
 
+_NARROW = 8
+"""Distance from the diagonal up to which the entries of a matrix make it a band that is solved as such."""
+
 _ONE = np.uint64(1)
 
 
@@ -38,6 +42,57 @@ def solve_directly(matrix: sp.csr_array, change: NDArray[np.float64], sparse: bo
         return np.linalg.solve(matrix.toarray(), change) if change.size <= _DENSE_UP_TO else None
     except (np.linalg.LinAlgError, RuntimeError):  # raised by NumPy and SuperLU for a singular matrix
         return None
+
+
+def solve_narrow(ends: Any, columns: Any, weights: Any, change: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Solves `(I - gamma P) d = change` if states lead to near ones only, as on a chain or a ring; otherwise None."""
+    n = change.size
+    if n > LARGEST_FACTORIZED:
+        return None
+    width, ring = _band(ends, columns)
+    if width > _NARROW:
+        return None
+    place = np.arange(n)
+    if ring:  # fold it: the first state comes next to the last, the second next to the one before, and so on
+        place = np.minimum(2 * place, 2 * (n - 1 - place) + 1)
+        width = min(2 * width + 1, n - 1)
+    right = np.empty(n)
+    right[place] = change
+    diagonals = _diagonals(ends, columns, weights, place, width)
+    try:
+        return np.asarray(scipy.linalg.solve_banded((width, width), diagonals, right, True, True, False)[place])
+    except np.linalg.LinAlgError:  # singular
+        return None
+
+
+@numba.njit(cache=True, nogil=True)
+def _band(ends: Any, columns: Any) -> Any:
+    """Returns the largest distance from the diagonal, either way around a ring, and whether any entry needs the ring.
+
+    Distances above `_NARROW` are only known to be above.
+    """
+    n = ends.size - 1
+    width, ring = 0, False
+    for i in range(n):
+        for j in range(ends[i], ends[i + 1]):
+            distance = abs(columns[j] - i)
+            ring |= distance > n - distance
+            width = max(width, min(distance, n - distance))
+        if width > _NARROW:
+            break
+    return width, ring
+
+
+@numba.njit(cache=True, nogil=True)
+def _diagonals(ends: Any, columns: Any, weights: Any, place: Any, width: int) -> Any:
+    """Stores `I - gamma P` by its diagonals, as LAPACK does, with state `i` at `place[i]`."""
+    diagonals = np.zeros((2 * width + 1, place.size))
+    diagonals[width] = 1.0
+    for i in range(place.size):
+        for j in range(ends[i], ends[i + 1]):
+            column = place[columns[j]]
+            diagonals[width + place[i] - column, column] -= weights[j]
+    return diagonals
 
 
 @numba.njit(cache=True, nogil=True)

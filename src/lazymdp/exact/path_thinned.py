@@ -2,16 +2,19 @@
 
 Where many prices would have to be solved one by one, the exact path is faster. It has rounding errors only, but that is
 not proven. Here, as many of its policies are taken as the tolerance needs, and the error of each is proven by a sweep.
-The values of the others are not computed. Between two prices, the argument is that of `path_within_tol`: the optimum is
+The values of the others are not computed. If it needs many, the exact path itself is proven, which takes one value for
+each policy instead of two lines. Otherwise the argument between two prices is that of `path_within_tol`: the optimum is
 convex in the price, so it lies below the chord, and above the lines of both policies.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from lazymdp.exact.error_bound import Certificate
@@ -22,6 +25,10 @@ from lazymdp.lazy import LazyMDP
 
 _BATCH = 64
 """Number of policies evaluated by one matrix product."""
+
+_MANY, _FEW, _LARGE_BATCH = 0.17, 32, 256
+"""Share and number of policies above which all are proven instead, so many at once: that takes a fraction of the time
+for each."""
 
 
 class Point(NamedTuple):
@@ -68,7 +75,7 @@ def thinned_trace(
     """
     policies: Policies = []
     try:
-        walk = Tableau(lazy, factors)
+        walk = _Walk(lazy, factors)
         exact = follow(walk, progress, policies)
     except ValueError:  # too large, or too long-lived
         return None
@@ -82,7 +89,13 @@ def thinned_trace(
     table = lazy.mdp.transitions.toarray()  # [S*A, S]; much faster than a sparse matrix with few zeros
     points: dict[int, Point] = {}
     wanted = [0, prices.size - 1]
+    # A state that switches needs a policy within about tol of its price, so the spacing tells how many there will be.
+    needed, tried = np.unique(np.floor(prices / tol)).size, False
     while wanted:
+        if not tried and max(needed, len(points) + len(wanted)) > max(_FEW, _MANY * prices.size):
+            if _proven_everywhere(lazy, walk, certificate, table, policies, prices[1:], (1.0 - share) * tol):
+                return exact
+            tried = True
         for first in range(0, len(wanted), _BATCH):
             batch = wanted[first : first + _BATCH]
             chosen = [policies[segments[i]] for i in batch]
@@ -99,6 +112,98 @@ def thinned_trace(
                 # Prices fall from place to place.
                 wanted.append(int(np.clip(np.searchsorted(-prices, -eta), i + 1, j - 1)))
     return _trace(lazy, points)
+
+
+class _Walk(Tableau):
+    """A tableau that reads off the gains of being lazy quickly, because they are kept for every policy."""
+
+    def lazy_gains(self) -> NDArray[np.float64]:
+        gains = np.zeros((2, self.alive.size))
+        _fill_lazy(gains, self._alpha, self._beta, self.slot_action, self.slot_state, self.lazy_action)
+        return gains
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_lazy(gains: Any, alpha: Any, beta: Any, slot_action: Any, slot_state: Any, lazy_action: int) -> None:
+    """Copies the gains of the slots that hold lazy actions to `gains [2, states]`."""
+    for slot in range(slot_action.size):
+        if slot_action[slot] == lazy_action:
+            gains[0, slot_state[slot]], gains[1, slot_state[slot]] = alpha[slot], beta[slot]
+
+
+def _proven_everywhere(
+    lazy: LazyMDP,
+    walk: Tableau,
+    certificate: Certificate,
+    table: NDArray[np.float64],
+    policies: Policies,
+    prices: NDArray[np.float64],
+    allowed: float,
+) -> bool:
+    """Returns whether every policy is proven to be within `allowed` of the optimum, down to its price in `prices`.
+
+    One value per policy is enough, at the price at which the next one follows. Between two such prices, the value of
+    the policy there is close to the line that connects both values, because it satisfies its own equation at both ends,
+    which is linear in the price; and the gain of every other choice over this line is largest at one of the ends.
+    """
+    mdp = lazy.mdp
+    low = high = largest = 0.0
+    for first in range(0, prices.size, _LARGE_BATCH):
+        chosen, eta = policies[first : first + _LARGE_BATCH], prices[first : first + _LARGE_BATCH]
+        value = _values(walk, np.array([gains for _, gains in chosen]), eta)
+        action = np.array([action for action, _ in policies[first : first + _LARGE_BATCH + 1]])
+        following = (table @ value).reshape(mdp.n_states, mdp.n_actions, eta.size)
+        found = _extremes(following, mdp.gamma, mdp.rewards, lazy.default_policy, mdp.absorbing, value, eta, action)
+        low, high = min(low, found[0]), max(high, found[1])
+        largest = max(largest, float(np.abs(value).max()))
+        if 2.0 * certificate(low, high, np.array([largest]))[1] > allowed:
+            return False
+    return True
+
+
+def _values(walk: Tableau, gains: NDArray[np.float64], prices: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the values of policies, `[S, n]`, at one price each, from the gains of being lazy, `[n, 2, states]`."""
+    right = walk._lazy_rewards - gains[:, 0] + prices[:, None] * gains[:, 1]
+    values = np.zeros((len(gains), walk.action.size))
+    values[:, walk.alive] = scipy.linalg.lapack.dgetrs(*walk._lazy_factors, right.T)[0].T
+    return np.ascontiguousarray(values.T)
+
+
+@numba.njit(cache=True, nogil=True)
+def _extremes(
+    following: Any, gamma: float, rewards: Any, default: Any, absorbing: Any, value: Any, prices: Any, action: Any
+) -> Any:
+    """Finds the smallest residual of policies `i` and `i + 1` at value `i`, and the largest gain of any choice over it.
+
+    Args:
+        following: `[S, A, n]` expected next values.
+        gamma: Discount factor.
+        rewards: `[S, A]`.
+        default: `[S, A]`.
+        absorbing: `[S]`.
+        value: `[S, n]`.
+        prices: `[n]`.
+        action: `[n + 1, S]`, or `[n, S]` if there is no policy after the last value.
+    """
+    n_states, n_actions, n = following.shape
+    low = high = 0.0
+    choices = np.empty(n_actions + 1)
+    for state in range(n_states):
+        if absorbing[state]:
+            continue
+        for i in range(n):
+            lazy, best = 0.0, -np.inf
+            for a in range(n_actions):
+                control = rewards[state, a] + gamma * following[state, a, i]
+                lazy += default[state, a] * control
+                choices[a] = control - prices[i]
+                best = max(best, choices[a])
+            choices[n_actions] = lazy
+            before = choices[action[i, state]]
+            after = choices[action[min(i + 1, len(action) - 1), state]]
+            low = min(low, min(before, after) - value[state, i])
+            high = max(high, max(best, lazy) - value[state, i])
+    return low, high
 
 
 def _meeting(high: Point, low: Point, apart: int, start: NDArray[np.float64]) -> float:

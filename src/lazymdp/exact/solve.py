@@ -5,7 +5,7 @@ Every algorithm stops when the error bound of `lazymdp.exact.error_bound` proves
 * `"value_iteration"` sweeps over all states;
 * `"modified_policy_iteration"` makes most sweeps with fixed choices, which is cheaper;
 * `"gauss_seidel"` sweeps in place, and only over states whose values still change;
-* `"local_policy_iteration"` adds linear solves on those states;
+* `"local_policy_iteration"` adds linear solves on those states, and on all states if many are needed;
 * `"policy_iteration"` solves one linear system per policy and is exact up to rounding errors;
 * `"auto"` makes a few sweeps. If differences between states shrink quickly it continues with modified policy iteration,
   otherwise, or if that turns out slow, with local policy iteration.
