@@ -65,7 +65,10 @@ def ranking_trust(
 
     Returns:
         The curves of each measure, by name. Their `area()` is the distance to the curve of random steps: larger is
-        better, and 0 is no better than random.
+        better, and 0 is no better than random. Their `handed` says how many steps were in fact handed over.
+
+    Raises:
+        ValueError: The environment cannot be copied; see `lazymdp.explain.env_copies`.
     """
     check_choice(mode, "mode", MODES)
     check_count(episodes, "episodes", "the number of episodes")
