@@ -112,6 +112,7 @@ def test_fidelity_prints_and_draws_both_modes(tmp_path, capsys):
     assert (tmp_path / "f.png").stat().st_size > 10_000
     said = " ".join(capsys.readouterr().out.split())
     assert "beyond that of random steps; larger is better" in said and "importance advice" in said
+    assert "random steps" in said and "handed over, %" in said and "for the top 5 / 10 / 20 / 30 / 40 %" in said
     assert main([*given, "--mode", "keep", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["measure"] for row in rows] == ["lazy_gap", "action_gap", "importance_advice"]
@@ -119,6 +120,20 @@ def test_fidelity_prints_and_draws_both_modes(tmp_path, capsys):
         assert row["mode"] == "keep" and row["shares"] == [0.05, 0.1, 0.2, 0.3, 0.4]
         saved = [b - a for a, b in zip(row["loss_top"], row["loss_random"], strict=True)]
         between = [(a + b) / 2 * step for a, b, step in zip(saved[:-1], saved[1:], (0.05, 0.1, 0.1, 0.1), strict=True)]
+        for kind in ("top", "random", "bottom"):
+            assert len(row[f"handed_{kind}"]) == 5 and all(0.0 <= share <= 1.0 for share in row[f"handed_{kind}"])
         assert row["area_mean"] == pytest.approx(sum(between) / 0.35)
     assert main([*given, "--plot", "f.txt"]) == 2
     assert "plot is f.txt, expected a file that ends in .png" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.filterwarnings("default:.*without frames")
+def test_a_saved_model_needs_no_environment(tmp_path, capsys):
+    lz.MDP([[[0.9, 0.1], [0.5, 0.5]], [[0.0, 1.0]] * 2], [[1.0, 0.0], [0.0, 0.0]], 0.9).save(tmp_path / "mine.npz")
+    given = [str(tmp_path / "mine.npz"), "--eta", "0.1"]
+    assert main(["record", *given, "-o", str(tmp_path / "r"), "--max-steps", "9", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["env"] == "mine" and "mine is recorded without frames" in " ".join(said.err.split())
+    assert main(["fidelity", *given, "--episodes", "1", "--json"]) == 0
+    assert main(["strip", str(tmp_path / "r")]) == 2
+    assert capsys.readouterr().err.strip().endswith("has no frames: its environment could not be rendered.")

@@ -99,7 +99,6 @@ def test_a_model_with_an_added_terminal_state(tmp_path):
     ("env", "options", "words"),
     [
         (WORLD, {}, "eta is missing"),
-        (None, {"eta": 0.1}, "env is missing"),
         ("CartPole-v1", {"eta": 0.1}, "expected the 206 states of the model"),
         ("FrozenLake-v1", {"eta": 0.1}, "env has 16 states, but the model has 206"),
         ("Nothing-v0", {"eta": 0.1}, "env is 'Nothing-v0', which Gymnasium cannot make"),

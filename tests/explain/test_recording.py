@@ -14,6 +14,7 @@ import pytest
 import small_recordings as recordings
 
 import lazymdp as lz
+from lazymdp._files import _HOST
 from lazymdp.explain.recording import COLUMNS, RecordingWriter
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -148,9 +149,18 @@ for episode in range(10**6):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    left = folder / f".episode-00099.zip.{_HOST}-{process.pid}.part.zip"  # it may have been killed between two episodes
+    other = folder / f".episode-00099.zip.elsewhere-{process.pid}.part.zip"
+    left.touch(), other.touch()
     found = lz.explain.load(folder)
     assert found.episodes >= 2
     for episode in range(found.episodes):
         assert len(found.steps(episode)["action"]) == 20
         np.testing.assert_array_equal(found.frame(episode, 19), recordings.frame(episode, 19))
+    with pytest.raises(FileExistsError, match="holds a recording already"):
+        RecordingWriter(folder, recordings.ABOUT)
+    assert [path for path in folder.iterdir() if ".part" in path.name] == [other]  # of a machine that shares the folder
+    left.touch()
+    found.annotate(frontier=[])
+    assert not left.exists() and other.exists()
     found.close()

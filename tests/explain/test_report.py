@@ -156,6 +156,39 @@ def test_it_shows_what_the_description_adds(tmp_path):
     assert [row["eta"] for row in data_of(page)[0]["frontier"]] == [None, 0.05, 0.02, 0.005]
 
 
+def test_it_shows_how_many_steps_each_measure_hands_over(tmp_path):
+    synthetic(tmp_path / "cart")
+    handed = {"shares": [0.1, 0.2, 0.4], "handed_random": [0.1, 0.19, 0.4]}
+    rows = [
+        {"measure": "action_gap", "replace_area": 0.0, "low": 0.0, "high": 0.1, "handed": [0.2, 0.24, 0.59], **handed},
+        {"measure": "lazy_gap", "replace_area": 0.3, "low": 0.2, "high": 0.4, "handed": [0.2, 0.38, 0.32], **handed},
+    ]
+    text = text_of(written(describe(tmp_path / "cart", fidelity=rows), tmp_path))
+    assert "Steps in fact handed over, of 10%, 20% and 40%" in text
+    assert re.search(r"lazy-gap 0\.3 \(0\.2 to 0\.4\) 20%, 38% and 32% action-gap 0 .* 20%, 24% and 59%", text)
+    assert "random steps 0 10%, 19% and 40%" in text and "More or fewer steps may be handed over in fact" in text
+
+
+def test_the_reason_why_there_is_no_fidelity_is_told(tmp_path):
+    synthetic(tmp_path / "cart")
+    text = text_of(written(describe(tmp_path / "cart", no_fidelity="It has <no> copies."), tmp_path))
+    assert "The fidelity of this ranking has not been measured. It has &lt;no&gt; copies." in text
+
+
+def test_states_with_names_are_named(recording, page, tmp_path):
+    names, columns = recording.about["state_names"], recording.steps(1)
+    states = columns["observation"][:, 0].astype(int)
+    (agent,) = data_of(page)
+    np.testing.assert_array_equal(array_of(agent["episodes"][1]["state"]), states)
+    assert all(agent["stateNames"][str(state)] == names[state] for state in states) and len(names) > 100
+    assert len(agent["stateNames"]) < len(names)  # those that were met
+    for episode, step, html in re.findall(
+        r'class="moment" data-episode="(\d+)" data-step="(\d+)">(.*?)</button>', page
+    ):
+        assert names[int(recording.steps(int(episode))["observation"][int(step), 0])] in html
+    assert data_of(written(synthetic(tmp_path / "cart"), tmp_path))[0]["stateNames"] is None
+
+
 def test_replays_have_a_column_of_notes_only_if_there_are_notes(tmp_path):
     synthetic(tmp_path / "cart")
     row = {"episode": 0, "step": 3, "return_agent": 1.0, "return_default": 0.4, "low": 0.5, "high": 0.7, "note": None}

@@ -69,6 +69,17 @@ MISSING_WIDTH = """() => [...document.querySelectorAll("select")].map(select => 
 """How much wider, in pixels, each list would have to be to show its longest entry."""
 
 
+def test_the_state_is_shown_if_it_has_a_name(show, file, recording, without_frames):
+    page = show(file)
+    for place in (0, 7):
+        page.evaluate("([place]) => { const s = document.querySelector('.scrub'); s.value = place; "
+                      "s.dispatchEvent(new Event('input')); }", [place])  # fmt: skip
+        episode = int(page.locator(".episode").evaluate("list => list.value"))
+        state = int(recording.steps(episode)["observation"][place, 0])
+        assert page.inner_text("[data-show=state]") == recording.about["state_names"][state]
+    assert not show(without_frames).is_visible("[data-show=state]")
+
+
 def test_it_opens_on_the_largest_moment(show, file, recording):
     page = show(file)
     episode, peak = lz.explain.rank(recording).top(1)[0]

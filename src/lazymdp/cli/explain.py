@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ from lazymdp.cli.evaluate import Plot, check_plot, draw
 from lazymdp.cli.output import INTERRUPTED, print_json, show_facts, show_line, show_table
 from lazymdp.cli.signals import terminated_like_interrupted
 from lazymdp.explain.rank import LABELS
+from lazymdp.measure.fidelity import KINDS
 
 _arg = tyro.conf.arg
 
@@ -53,7 +54,7 @@ def explain(
     Args:
         agent: The folder of a run; a model, as for `lazymdp solve`, whose exact solution acts (give --eta); a .zip file
             of Stable-Baselines3 or module:object, a callable or an object with predict (give --trust).
-        env: The id of the environment; by default that of the run or of the model.
+        env: The id of the environment; by default that of the run or of the model. A saved model is played as it is.
         out: The HTML file to write.
         eta: Price of taking control; required for a dial and for a model.
         episodes: Number of episodes to record.
@@ -94,7 +95,7 @@ def fidelity(
 
     Args:
         agent: The agent, in any form that `lazymdp explain` accepts.
-        env: The id of the environment; by default that of the run or of the model.
+        env: The id of the environment; by default that of the run or of the model. A saved model is played as it is.
         mode: `replace` hands the most important steps to the default policy, `keep` all others.
         plot: Also draw the losses over the share of the steps into this file (PNG, SVG or PDF).
         eta: Price of taking control; required for a dial and for a model.
@@ -119,20 +120,29 @@ def fidelity(
         print_json([
             {"measure": name, "mode": mode, "shares": curves.shares.tolist(),
              **{f"area_{part}": float(getattr(areas[name], part)) for part in names},
-             **{f"loss_{kind}": curves.loss(kind).mean.tolist() for kind in ("top", "random", "bottom")}}
+             **{f"loss_{kind}": curves.loss(kind).mean.tolist() for kind in KINDS},
+             **{f"handed_{kind}": curves.handed[kind].tolist() for kind in KINDS}}
             for name, curves in found.items()
         ])  # fmt: skip
         return 0
     cells = [
-        [LABELS[name], f"{area.mean:.4g}", f"[{area.low:.4g}, {area.high:.4g}]"]
+        [LABELS[name], f"{area.mean:.4g}", f"[{area.low:.4g}, {area.high:.4g}]", _percents(found[name].handed["top"])]
         for name, area in sorted(areas.items(), key=lambda item: -item[1].mean)
     ]
+    any_curves = next(iter(found.values()))
+    cells.append(["random steps", "0", "", _percents(any_curves.handed["random"])])
     if mode == "replace":
         title = "Loss of return if the top steps are handed over, beyond that of random steps; larger is better"
     else:
         title = "Return saved by acting at the top steps only, compared with random steps; larger is better"
-    show_table(["ranking by", "loss" if mode == "replace" else "saved", "95% interval"], cells, title)
+    title += f". Last column: steps in fact handed over, for the top {_percents(any_curves.shares)} %"
+    show_table(["ranking by", "loss" if mode == "replace" else "saved", "95% interval", "handed over, %"], cells, title)
     return 0
+
+
+def _percents(shares: Iterable[float]) -> str:
+    """Return shares as percentages in one cell: `5 / 10 / 20`."""
+    return " / ".join(f"{100 * share:.0f}" for share in shares)
 
 
 def _fidelity_figure(found: dict[str, Any]) -> Any:
@@ -166,7 +176,7 @@ def record(
     Args:
         agent: The folder of a run; a model, as for `lazymdp solve`, whose exact solution acts (give --eta); a .zip file
             of Stable-Baselines3 or module:object, a callable or an object with predict (give --trust).
-        env: The id of the environment; by default that of the run or of the model.
+        env: The id of the environment; by default that of the run or of the model. A saved model is played as it is.
         out: Folder for the recording.
         eta: Price of taking control; required for a dial and for a model.
         episodes: Number of episodes.

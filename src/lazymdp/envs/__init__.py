@@ -1,14 +1,15 @@
-"""The paper's two grid worlds, as Gymnasium environments with a transition table `P`.
+"""The paper's two grid worlds, as Gymnasium environments with a transition table `P`, and any finite model as one.
 
-Importing this package registers both, so that `gymnasium.make` finds them by id.
+Importing this package registers the grid worlds, so that `gymnasium.make` finds them by id.
 """
 
 import gymnasium as gym
 
 from lazymdp.envs.key_door_treasure import KeyDoorTreasure
+from lazymdp.envs.model_world import ModelWorld
 from lazymdp.envs.rivers_and_bridges import RiversAndBridges
 
-__all__ = ["KeyDoorTreasure", "RiversAndBridges"]
+__all__ = ["KeyDoorTreasure", "ModelWorld", "RiversAndBridges"]
 
 
 def __dir__() -> list[str]:

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from lazymdp.envs.grid import GridWorld
 from lazymdp.envs.loading import name_toy_text
+from lazymdp.envs.model_world import ModelWorld
 from lazymdp.wrappers.lazy_action import LazyAction
 
 FRAMES_PER_SECOND = 15.0
 """Speed of environments that do not declare one."""
 _LONGEST_OBSERVATION = 64
 """Longest observation, as a number of values, that is recorded beside a frame."""
+_MOST_STATES = 10_000
+"""Largest number of states whose names are recorded."""
 _ACTIONS = {
     "CartPoleEnv": ("push left", "push right"),
     "MountainCarEnv": ("push left", "coast", "push right"),
@@ -82,6 +85,21 @@ def action_names(env: LazyAction[Any], names: Sequence[str] | None = None) -> li
         if known is not None and len(known) == count:
             return [str(name).lower() if known is meanings else str(name) for name in known]
     return [f"action {action}" for action in range(count)]
+
+
+def state_names(env: LazyAction[Any]) -> list[str] | None:
+    """Returns the names of the states of an environment whose observations are states, or None if it has none.
+
+    The states of a model without names are numbered, because it has no frames that would tell them apart.
+    """
+    base, space = env.unwrapped, env.observation_space
+    if not isinstance(space, spaces.Discrete) or space.start != 0 or space.n > _MOST_STATES:
+        return None
+    name_toy_text(base)
+    names = getattr(base, "state_names", None)
+    if names is None and isinstance(base, ModelWorld):
+        names = [f"state {state}" for state in range(int(space.n))]
+    return None if names is None or len(names) != space.n else [str(name) for name in names]
 
 
 def first_action(env: LazyAction[Any]) -> int:

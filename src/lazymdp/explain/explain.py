@@ -1,6 +1,7 @@
 """One call from an agent to a page: records it, replays its largest moments, measures the ranking, and reports.
 
-On Atari, playing at other prices and measuring the ranking are left out, because they take long without a GPU.
+On Atari, playing at other prices and measuring the ranking are left out, because they take long without a GPU. The
+ranking is measured in copies of the environment; if none can be made, the page says why.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import gymnasium as gym
 
 from lazymdp._arguments import check_count
 from lazymdp._files import replacing
+from lazymdp.explain.env_copies import CannotCopy, Factory, copies_of
+from lazymdp.explain.environments import env_name
 from lazymdp.explain.extra import extra
 from lazymdp.explain.frontier import frontier
 from lazymdp.explain.moments import moments_of
-from lazymdp.explain.players import OtherPlayer
+from lazymdp.explain.players import OtherPlayer, Player
 from lazymdp.explain.ranking_trust import player_trust
 from lazymdp.explain.record import make_player, record_player
 from lazymdp.explain.recording import Recording, check_free, load
@@ -76,6 +79,7 @@ def explain(
         where = Path(cleanup.enter_context(tempfile.TemporaryDirectory())) / "recording" if folder is None else folder
         check_free(Path(where))
         player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
+        copies, no_fidelity = _copies(player)  # before the recording: a drawn environment cannot always be copied
         made = record_player(
             player, where, episodes=episodes, seed=seed, max_steps=max_steps, gamma=gamma,
             critic="fit" if isinstance(player, OtherPlayer) and critic is None else critic,
@@ -90,9 +94,21 @@ def explain(
         )
         made.annotate(counterfactuals=followed)
         made.annotate(frontier=frontier(player, seed=seed, progress=lambda *did: tell("playing at other prices", *did)))
-        if not made.about["env"].startswith("ALE/"):
-            found = player_trust(player, seed=seed, progress=lambda *did: tell("measuring the ranking", *did))
+        if copies is None:
+            made.annotate(no_fidelity=no_fidelity)
+        else:
+            found = player_trust(player, copies, seed=seed, progress=lambda *did: tell("measuring the ranking", *did))
             made.annotate(fidelity=found)
         tell("writing the page", 0, 1)
         report(made, page, against=other)
         tell("writing the page", 1, 1)
+
+
+def _copies(player: Player) -> tuple[Factory | None, str]:
+    """Returns a function that makes copies of the environment, or None and the reason for which there are none."""
+    if env_name(player.env).startswith("ALE/"):
+        return None, "It is left out for Atari games, because it takes long without a GPU."
+    try:
+        return copies_of(player), ""
+    except CannotCopy as error:
+        return None, f"It is measured in copies of the environment, but {error}"

@@ -17,11 +17,11 @@ from lazymdp.measure.statistics import mean_interval
 EPISODES = 50
 """Episodes per price."""
 FEWER_EPISODES = 20
-"""Episodes per price of an agent with a critic, which chooses step by step."""
+"""Episodes per price of an agent with a critic and of a trained agent in another environment, which play one by one."""
 MOST_PRICES = 8
 """Largest number of prices of an exact agent, beside its own."""
 LONGEST = 1_000
-"""Steps after which an episode of an exact agent is stopped."""
+"""Steps after which an episode is stopped, except those of a trained agent in the environment of its training."""
 
 _QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
 """Of the lazy-gaps of an agent with a critic: the prices at which it plays, if they are positive."""
@@ -33,9 +33,10 @@ def frontier(player: Player, *, seed: int = 0, progress: Progress | None = None)
     """Plays whole episodes at several prices, and with the default policy alone.
 
     Args:
-        player: The agent in its environment. An exact agent is solved again at every price; a trained agent for one
-            price has this one. An agent with a critic is never lazy at price 0; above, it acts where the critic's
-            lazy-gap exceeds the price. Atari games are left out, because they take minutes on a CPU.
+        player: The agent in its environment, which is the one that is played. An exact agent is solved again at every
+            price; a trained agent for one price has this one. An agent with a critic is never lazy at price 0; above,
+            it acts where the critic's lazy-gap exceeds the price. Atari games are left out, because they take minutes
+            on a CPU.
         seed: Random seed; every price has the same one.
         progress: Called with the amount of work done and the total amount.
 
@@ -53,6 +54,9 @@ def frontier(player: Player, *, seed: int = 0, progress: Progress | None = None)
 
 
 def _trained(player: TrainedPlayer, seed: int, progress: Progress | None) -> list[dict[str, float | None]]:
+    if not player.in_training_env:
+        reported = map(float, player.trained.algorithm.config.reported_etas) if player.trained.is_dial else ()
+        return _at_prices(player, sorted({*reported, player.eta}), seed, FEWER_EPISODES, progress)
     played = player.trained.evaluate(episodes=EPISODES, seed=seed, progress=progress)
     points = [
         _point(float(eta), played.returns[place], float(played.control_rate[place]))
@@ -68,11 +72,17 @@ def _exact(player: ExactPlayer, seed: int, progress: Progress | None) -> list[di
     between = np.sqrt(critical[1:] * critical[:-1]) if critical.size > 1 else critical / 2.0
     if between.size > MOST_PRICES - 1:
         between = between[np.linspace(0, between.size - 1, MOST_PRICES - 1).round().astype(int)]
-    prices: list[float | None] = [*sorted({0.0, player.eta, *between.tolist()}), None]
-    points = []
+    return _at_prices(player, sorted({0.0, player.eta, *between.tolist()}), seed, EPISODES, progress)
+
+
+def _at_prices(
+    player: TrainedPlayer | ExactPlayer, etas: list[float], seed: int, episodes: int, progress: Progress | None
+) -> list[dict[str, float | None]]:
+    """Plays an agent in its environment at some prices, and the default policy alone."""
+    prices, points = [*etas, None], []
     for place, eta in enumerate(prices):
         choose = (lambda *_: player.env.lazy_action) if eta is None else player.at(eta).choose
-        returns, controls, steps = _play(player, choose, seed, EPISODES)
+        returns, controls, steps = _play(player, choose, seed, episodes)
         points.append(_point(eta, returns, controls / steps))
         if progress is not None:
             progress(place + 1, len(prices))

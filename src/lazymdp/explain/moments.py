@@ -44,17 +44,29 @@ def moments_of(recording: Recording, count: int) -> list[list[Moment]]:
 
 
 def distinct(recording: Recording, moments: Sequence[Moment], steps: Sequence[Steps], count: int) -> list[list[Moment]]:
-    """Returns the first `count` moments, each followed by those of other places that have the same frame and choice."""
+    """Returns the first `count` moments, each followed by those of other places that look the same.
+
+    These have the same frame and choice; or, without frames, the same choice in the same state of a model.
+    """
     groups: dict[Any, list[Moment]] = {}
     for moment in moments[: max(_POOL * count, _POOL * _MOST_PEAKS)]:
         key: Any = moment
+        columns = steps[moment.episode]
+        state = state_of(columns, moment.step)
         if recording.has_frames and recording.episodes > 1:
-            frame = recording.frame(moment.episode, moment.step)
-            key = frame.tobytes(), int(steps[moment.episode]["choice"][moment.step])
+            key = recording.frame(moment.episode, moment.step).tobytes(), int(columns["choice"][moment.step])
+        elif not recording.has_frames and state is not None:
+            key = state, int(columns["choice"][moment.step])
         if key in groups or len(groups) < count:
             groups.setdefault(key, []).append(moment)
     recording.close()
     return list(groups.values())
+
+
+def state_of(columns: Steps, step: int) -> float | None:
+    """Returns the observation before a step if it is one number, as the states of a model are, and None otherwise."""
+    seen = columns.get("observation")
+    return None if seen is None or seen.shape[1] != 1 else float(seen[step, 0])
 
 
 def by_gap(moments: Sequence[Sequence[Moment]]) -> list[Moment]:

@@ -11,6 +11,7 @@ from lazymdp import learn
 from lazymdp._arguments import check_flag
 from lazymdp.defaults.sb3 import load_stable_baselines
 from lazymdp.envs.loading import load_model
+from lazymdp.envs.model_world import ModelWorld
 from lazymdp.learn.deep.run_folder import RunFolder
 from lazymdp.learn.deep.trust import CONFIG, FUNCTION, Untrusted
 
@@ -58,7 +59,9 @@ def find_agent(text: str | os.PathLike[str], gamma: float | None, trust: bool) -
             raise
         other = "An agent may also be the folder of a run, a .zip file of Stable-Baselines3, or module:object."
         raise ValueError(f"{error} {other}") from error
-    env = source.world if path.is_file() else name
+    env: Any = source.world if path.is_file() else name
+    if env is None:  # the file of a model, which is no environment's
+        env = ModelWorld(source.mdp, name=source.name)
     return NamedAgent(source.mdp, None, env, None)
 
 

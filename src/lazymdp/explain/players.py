@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from lazymdp.defaults.protocol import noop_of
 from lazymdp.defaults.sb3 import is_stable_baselines
+from lazymdp.envs.model_world import ModelWorld
 from lazymdp.exact.path import EtaPath, eta_path
 from lazymdp.exact.policies import named
 from lazymdp.exact.solve import solve
@@ -101,6 +102,9 @@ class TrainedPlayer:
         env: The environment; by default that of training.
         eta: Price; required for a dial.
         default_name: Description of the default policy.
+
+    Attributes:
+        in_training_env: Whether the environment is that of training, in which the agent can play many episodes at once.
     """
 
     action_names: Sequence[str] | None = None
@@ -115,12 +119,21 @@ class TrainedPlayer:
         self._agent = agent if eta is None and not agent.is_dial else agent.at(eta)
         self.eta, self.default_name = float(self._agent.eta), default_name
         self.name = f"{agent.algorithm.config.name.upper()} {'dial' if agent.is_dial else 'agent'}"
+        if isinstance(env, str) and env.startswith("minatar/") and env == agent.algorithm.env.name:
+            env = None  # the same game, which has no other settings
+        self.in_training_env = env is None
         if env is None:
             self.env = _own_env(self._agent)
         elif isinstance(env, LazyAction):
             self.env = agent.wrap(env.env, eta)  # checks that the actions fit
         else:
             self.env = agent.wrap(open_env(env), eta)
+
+    def at(self, eta: float) -> TrainedPlayer:
+        """Returns the same agent at another price, in the same environment."""
+        other = copy.copy(self)
+        other.eta, other._agent = eta, self.trained if self._dial is None else self.trained.at(eta)
+        return other
 
     def choose(self, observation: Any, last_action: int) -> int:
         """Returns the agent's action; a tie is lazy."""
@@ -152,7 +165,7 @@ class ExactPlayer:
 
     Args:
         model: The base model, a lazy-MDP or the eta-path of one.
-        env: Environment whose observations are the states of the model.
+        env: Environment whose observations are the states of the model; by default the model itself is played.
         eta: Price; a lazy-MDP has its own.
         default_policy: Name of a default policy or a table `[S, A]`; a lazy-MDP and a path have their own.
     """
@@ -170,8 +183,6 @@ class ExactPlayer:
             eta = model.eta
         if eta is None:
             raise ValueError("eta is missing: the exact agent needs the price of taking control.")
-        if env is None:
-            raise ValueError("env is missing: a model alone cannot be played. Give the environment that it describes.")
         if not isinstance(model, MDP) and default_policy is not None:
             raise ValueError("default_policy is given, but the model has its own: leave it out.")
         mdp: MDP = model if isinstance(model, MDP) else model.mdp
@@ -182,9 +193,9 @@ class ExactPlayer:
             table = model.default_policy
         self._lazy = LazyMDP(mdp, table, eta)
         self.eta = self._lazy.eta
-        base = open_env(env.env if isinstance(env, LazyAction) else env)
+        base: Any = ModelWorld(mdp) if env is None else open_env(env.env if isinstance(env, LazyAction) else env)
         _check_states(mdp, base)
-        self.env = LazyAction(base, self._lazy.default_policy[: base.observation_space.n], self.eta)  # type: ignore[attr-defined]
+        self.env = LazyAction(base, self._lazy.default_policy[: base.observation_space.n], self.eta)
         self.action_names, self.gamma = mdp.action_names, float(mdp.gamma)
         self.name = f"Exact agent ({mdp.n_states} states, gamma {mdp.gamma:g})"
         self._solution = solve(self._lazy)

@@ -6,7 +6,6 @@ return is compared with that of random steps (`lazymdp.measure.fidelity`).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 
 from lazymdp._arguments import check_choice, check_count, check_seed
 from lazymdp.explain.critic import fit_critic
-from lazymdp.explain.players import OtherPlayer, Player, TrainedPlayer
+from lazymdp.explain.env_copies import Factory, copies_of
+from lazymdp.explain.players import OtherPlayer, Player
 from lazymdp.explain.record import make_player
 from lazymdp.measure.fidelity import MODES, Fidelity, fidelity
 from lazymdp.measure.fidelity import SHARES as ALL_SHARES
@@ -65,36 +65,54 @@ def ranking_trust(
 
     Returns:
         The curves of each measure, by name. Their `area()` is the distance to the curve of random steps: larger is
-        better, and 0 is no better than random.
+        better, and 0 is no better than random. Their `handed` says how many steps were in fact handed over.
+
+    Raises:
+        ValueError: The environment cannot be copied; see `lazymdp.explain.env_copies`.
     """
     check_choice(mode, "mode", MODES)
     check_count(episodes, "episodes", "the number of episodes")
     check_seed(seed)
     player = make_player(agent, env, eta, default_policy, gamma=gamma, trust=trust)
+    copies = copies_of(player)
     if isinstance(player, OtherPlayer):
         player.critic = fit_critic(player, gamma=0.99 if gamma is None else gamma, seed=seed, max_steps=LONGEST)
-    return _curves(player, mode, ALL_SHARES, episodes, seed, progress)
+    return _curves(player, copies, mode, ALL_SHARES, episodes, seed, progress)
 
 
 def player_trust(
-    player: Player, *, episodes: int = EPISODES, seed: int = 0, progress: Callable[[int, int], None] | None = None
-) -> list[dict[str, Any]]:
+    player: Player, copies: Factory, *, episodes: int = EPISODES, seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Returns the areas with mode "replace", for an agent that is in its environment already, as reports show them.
+
+    Args:
+        player: The agent in its environment.
+        copies: Makes copies of the environment; see `lazymdp.explain.env_copies`.
+        episodes: Episodes for each measure and share of the steps.
+        seed: Random seed.
+        progress: Called with the number of measures done and their total number.
 
     Returns:
         For each measure: `measure`, `replace_area` (mean loss of return over the shares minus that of random steps),
-        `low` and `high` (95% interval over episodes).
+        `low` and `high` (95% interval over episodes), and lists over the `shares` of the steps that are chosen:
+        `handed` and `handed_random`, the shares that were in fact handed over by the measure and at random.
     """
     rows = []
-    for name, curves in _curves(player, "replace", SHARES, episodes, seed, progress).items():
+    for name, curves in _curves(player, copies, "replace", SHARES, episodes, seed, progress).items():
         area = curves.area()
         found = {"replace_area": area.mean, "low": area.low, "high": area.high}
-        rows.append({"measure": name, **{key: float(value) for key, value in found.items()}})
+        shares = {"shares": curves.shares, "handed": curves.handed["top"], "handed_random": curves.handed["random"]}
+        rows.append(
+            {"measure": name, **{key: float(value) for key, value in found.items()},
+             **{key: value.tolist() for key, value in shares.items()}}
+        )  # fmt: skip
     return rows
 
 
 def _curves(
     player: Player,
+    copies: Factory,
     mode: str,
     shares: Sequence[float],
     episodes: int,
@@ -111,21 +129,9 @@ def _curves(
             return np.asarray(measure(*player.values(observations)))
 
         found[name] = fidelity(
-            player, _factory(player), importance, default_policy=player.env.default_policy, mode=mode, shares=shares,
+            player, copies, importance, default_policy=player.env.default_policy, mode=mode, shares=shares,
             episodes=episodes, max_steps=LONGEST, seed=seed,
         )  # fmt: skip
         if progress is not None:
             progress(place + 1, len(_MEASURES))
     return found
-
-
-def _factory(player: Player) -> Callable[[], gym.Env[Any, Any]]:
-    """Returns a function that makes copies of the environment without the lazy action."""
-    env = player.env.env
-    if env.spec is not None:
-        spec = copy.deepcopy(env.spec)
-        spec.kwargs.pop("render_mode", None)
-        return lambda: gym.make(spec)
-    if isinstance(player, TrainedPlayer):
-        return lambda: player.trained.make_env(player.eta).env
-    return lambda: copy.deepcopy(env)

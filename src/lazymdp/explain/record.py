@@ -24,6 +24,7 @@ from lazymdp.explain.environments import (
     flattened,
     frame_of,
     frames_per_second,
+    state_names,
 )
 from lazymdp.explain.extra import extra
 from lazymdp.explain.mask import STEPS as MASK_STEPS
@@ -67,8 +68,9 @@ def record(
             acts; a Stable-Baselines3 model, an object with `predict`, or a callable that maps an observation to an
             action. Or text: the folder of a run, a model that `lazymdp solve` accepts, a `.zip` file of
             Stable-Baselines3, or `module:object`.
-        env: A Gymnasium environment or its id; by default that of the agent. An environment with the render mode
-            `rgb_array` is recorded with frames. In a `LazyAction` environment, any agent may choose to be lazy.
+        env: A Gymnasium environment or its id; by default that of the agent. A model that is no environment's is played
+            itself, by `lz.envs.ModelWorld`. An environment with the render mode `rgb_array` is recorded with frames. In
+            a `LazyAction` environment, any agent may choose to be lazy.
         folder: Folder to write, which must not hold a recording already.
         episodes: Number of episodes.
         eta: Price of taking control; required for a dial and for a model that has none.
@@ -215,7 +217,7 @@ def _first_frame(player: Player) -> NDArray[np.uint8] | None:
 
 def _about(player: Player, seed: int, frame: NDArray[np.uint8] | None) -> dict[str, Any]:
     """Returns the content of `recording.json`."""
-    names = action_names(player.env, player.action_names)
+    names, states = action_names(player.env, player.action_names), state_names(player.env)
     return {
         "agent": player.name,
         "env": env_name(player.env),
@@ -226,6 +228,7 @@ def _about(player: Player, seed: int, frame: NDArray[np.uint8] | None) -> dict[s
         "frames_per_second": frames_per_second(player.env),
         "frame_shape": None if frame is None else list(frame.shape),
         "seed": int(seed),
+        **({} if states is None else {"state_names": states}),
     }
 
 

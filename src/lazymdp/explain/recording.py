@@ -9,8 +9,9 @@ A recording is a folder:
   `t`. There is no such file if the environment cannot be rendered.
 
 Every file is written under a temporary name and renamed, and an episode counts only once `recording.json` counts it. If
-the process is killed, the recording is therefore whole up to the last episode that ended. Rows and frames are written
-as they come, so memory does not grow with the length of an episode.
+the process is killed, the recording is therefore whole up to the last episode that ended; temporary files that are left
+are removed when the folder is next written to. Rows and frames are written as they come, so memory does not grow with
+the length of an episode.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lazymdp._arguments import check_integer, check_path, check_type
-from lazymdp._files import replacing, write_text
+from lazymdp._files import remove_orphans, replacing, write_text
 from lazymdp._provenance import versions
 from lazymdp.explain.extra import extra
 
@@ -75,7 +76,8 @@ class Recording:
     Attributes:
         folder: The folder.
         about: The content of `recording.json`: `agent`, `env`, `eta`, `default_policy`, `action_names`, `n_actions`,
-            `frames_per_second`, `frame_shape`, `episodes`, `seed` and `versions`.
+            `frames_per_second`, `frame_shape`, `episodes`, `seed` and `versions`; and `state_names`, if the states
+            have names.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -136,6 +138,7 @@ class Recording:
         if wrong := sorted(set(facts) & {"format", *_ABOUT}):
             raise ValueError(f"{wrong[0]} describes the recording itself and cannot be changed.")
         about = {**self.about, **facts}
+        remove_orphans(self.folder)  # of episodes during which the recording was killed
         write_text(self.folder / "recording.json", json.dumps(about, indent=1, allow_nan=False) + "\n")
         self.about = about
 
@@ -305,9 +308,11 @@ class EpisodeWriter:
 
 
 def check_free(folder: Path) -> None:
-    """Raises an error if a recording cannot be written to a folder."""
+    """Raises an error if a recording cannot be written to a folder; removes what a killed process has left there."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"folder is {folder}, which is a file.")
+    if folder.is_dir():
+        remove_orphans(folder)
     if (folder / "recording.json").exists():
         raise FileExistsError(f"{folder} holds a recording already: choose another folder, or delete this one.")
 

@@ -138,15 +138,18 @@ class _Agent:
         steps = [_needed(recording.steps(episode)) for episode in numbers]
         fps = float(about["frames_per_second"])
         facts = facts_of(steps, [recording.summary(episode) for episode in numbers], fps)
-        kept, left = _kept(facts, most_bytes)
+        per_step = 21 if about.get("state_names") else 17  # bytes: three floats, an action, a state if known, a flag
+        kept, left = _kept(facts, per_step, most_bytes)
         order = sorted(kept, key=lambda episode: episode != facts.start)
         videos, covered = _videos(recording, steps, order, left, fps)
         acts, earns = summary(about, facts, steps)
+        states = _visited_names(about, steps)
         data = {
             "key": key,
             "fps": fps,
             "eta": about["eta"],
             "actionNames": about["action_names"],
+            "stateNames": states,
             "start": kept.index(facts.start),
             "frontier": frontier_rows(about),
             "episodes": [
@@ -159,6 +162,7 @@ class _Agent:
                     "reward": packed(steps[episode]["reward"], "f4"),
                     "control": packed(steps[episode]["control"], "u1"),
                     "action": packed(steps[episode]["action"], "i4"),
+                    **({"state": packed(steps[episode]["observation"][:, 0], "i4")} if states else {}),
                 }
                 for episode in kept
             ],
@@ -186,11 +190,21 @@ class _Agent:
 
 
 def _needed(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Returns the columns that the page uses; observations and values of actions can be much larger."""
-    return {name: columns[name] for name in _COLUMNS}
+    """Returns the columns that the page uses; observations, if not single numbers, and values can be much larger."""
+    has_states = "observation" in columns and columns["observation"].shape[1] == 1
+    return {name: columns[name] for name in (*_COLUMNS, *(["observation"] if has_states else []))}
 
 
-def _kept(facts: Facts, most_bytes: float) -> tuple[list[int], float]:
+def _visited_names(about: Mapping[str, Any], steps: list[dict[str, NDArray[Any]]]) -> dict[int, str] | None:
+    """Returns the names of the states that were met, or None if the observations are no states with names."""
+    names = about.get("state_names")
+    if not names:
+        return None
+    met = np.unique(np.concatenate([columns["observation"] for columns in steps])).astype(int).tolist()
+    return {state: names[state] for state in met}
+
+
+def _kept(facts: Facts, per_step: int, most_bytes: float) -> tuple[list[int], float]:
     """Returns the episodes whose timelines are on the page, and the number of bytes left for videos.
 
     The episode that the page opens comes first and is always kept. Timelines take a quarter of the size at most.
@@ -199,7 +213,7 @@ def _kept(facts: Facts, most_bytes: float) -> tuple[list[int], float]:
     kept: list[int] = []
     used = 0.0
     for episode in order:
-        size = _BASE64 * 17 * facts.lengths[episode]  # three floats, an integer and a flag per step
+        size = _BASE64 * per_step * facts.lengths[episode]
         if not kept or used + size <= most_bytes / 4:
             kept.append(episode)
             used += size

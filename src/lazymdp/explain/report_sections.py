@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.explain.moments import Moment, distinct
+from lazymdp.explain.moments import Moment, distinct, state_of
 from lazymdp.explain.rank import LABELS
 from lazymdp.explain.recording import Recording
 from lazymdp.explain.report_clips import thumbnail
@@ -26,9 +26,12 @@ _CRITIC = {
     "correlation": "Correlation with Monte Carlo returns",
 }
 _REPLACE = (
-    "The most important steps, by each measure, are handed to the default policy, and so are as many random steps. The "
-    "number is the difference between the two losses of return, averaged over several shares of the steps, with its "
-    "95% interval over episodes. Around 0, the measure finds important steps no better than chance."
+    "The same share of the agent's own steps is handed to the default policy: those that a measure ranks highest, or "
+    "random ones. The number is the difference between the two losses of return, averaged over the shares, with its "
+    "95% interval over episodes. Around 0, the measure finds important steps no better than chance. More or fewer "
+    "steps may be handed over in fact, because episodes change once steps are handed over: some visit important states "
+    "more often, and steps that the agent leaves to the default policy anyway may be among them. The table has the "
+    "shares; a measure that hands over many more steps than another has an advantage."
 )
 _GAP = (
     "The value of the best action minus the mean value under the default policy: what taking control is worth in this "
@@ -89,7 +92,9 @@ def _moment(
         picture = f'<img src="{source}" alt="">'
     place = f"step {moment.step:,}" if recording.episodes == 1 else f"episode {moment.episode}, step {moment.step:,}"
     if len(moments) > 1:
-        place += f"; the same frame and choice {_elsewhere(moment, moments[1:])}"
+        same = "frame" if recording.has_frames else "state"
+        place += f"; the same {same} and choice {_elsewhere(moment, moments[1:])}"
+    state = state_words(recording.about, columns, moment.step)
     default_policy = default_words(columns["default_probability"][moment.step], names)
     share = (
         f'<span class="muted small">{percent(moment.share)} of the gain of the episode</span>'
@@ -100,11 +105,17 @@ def _moment(
         f'<li><button type="button" class="moment" data-episode="{moment.episode}" data-step="{moment.step}">'
         f'{picture}<span class="what"><span class="rank">{rank}</span>'
         f'<i class="swatch {"control" if control else "lazy"}"></i><b>{escaped(action)}</b></span>'
-        f'<span class="muted small">{place}</span>'
+        f'<span class="muted small">{place}</span>{state and f"<span>{escaped(state)}</span>"}'
         f'<span>lazy-gap <b class="gap">{number(moment.gap)}</b></span>{share}'
         f'<span class="muted small">Default policy: {escaped(default_policy)}</span>'
         f"{_followed(recording.about, moment)}</button></li>"
     )
+
+
+def state_words(about: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], step: int) -> str:
+    """Returns the name of the state before a step, or an empty text if the recording does not know it."""
+    state, names = state_of(columns, step), about.get("state_names")
+    return "" if state is None or names is None else str(names[int(state)])
 
 
 def _elsewhere(moment: Moment, others: Sequence[Moment]) -> str:
@@ -253,28 +264,37 @@ def trust_section(about: Mapping[str, Any]) -> str:
     """Returns how far the ranking and the values can be trusted, as far as the recording says."""
     parts = []
     if about.get("fidelity"):
-        rows = sorted(about["fidelity"], key=lambda row: -row["replace_area"])
-        cells = [
-            [escaped(LABELS.get(row["measure"], row["measure"])), f"{number(row['replace_area'])}{_interval(row)}"]
-            for row in rows
-        ]
-        parts.append(
-            table(
-                ["Ranking by", "Loss of return beyond that of random steps; larger is better"],
-                cells,
-                "Fidelity of each ranking",
-            )
-        )
+        parts.append(_fidelity(sorted(about["fidelity"], key=lambda row: -row["replace_area"])))
         parts.append(f'<details><summary>How it is measured</summary><p class="small">{_REPLACE}</p></details>')
     else:
-        parts.append(
-            '<p class="muted">The fidelity of this ranking has not been measured. <code>lazymdp fidelity</code> '
-            "measures how much return is lost when the steps ranked highest are handed to the default policy, against "
-            "random steps.</p>"
+        reason = about.get("no_fidelity") or (
+            "lazymdp fidelity measures how much return is lost when the steps ranked highest are handed to the default "
+            "policy, against random steps."
         )
+        parts.append(f'<p class="muted">The fidelity of this ranking has not been measured. {escaped(reason)}</p>')
     if about.get("critic"):
         parts.append(_critic(about["critic"]))
     return "".join(parts)
+
+
+def _fidelity(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the table of the fidelity of each measure, with the shares of the steps that were handed over."""
+    heads = ["Ranking by", "Loss of return beyond that of random steps; larger is better"]
+    cells = [
+        [escaped(LABELS.get(row["measure"], row["measure"])), f"{number(row['replace_area'])}{_interval(row)}"]
+        for row in rows
+    ]
+    if all("handed" in row for row in rows):  # older recordings do not know it
+        heads.append(f"Steps in fact handed over, of {_shares(rows[0]['shares'])}")
+        cells = [[*cell, _shares(row["handed"])] for cell, row in zip(cells, rows, strict=True)]
+        cells.append(["random steps", "0", _shares(rows[0]["handed_random"])])
+    return table(heads, cells, "Fidelity of each ranking")
+
+
+def _shares(shares: Sequence[float]) -> str:
+    """Returns shares as text: `10%, 20% and 40%`."""
+    *some, last = map(percent, shares)
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def _critic(critic: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@
     let clock = 0; // seconds into the episode, when no video gives the time
     let before = 0; // time of the last animation frame, in milliseconds
 
+    readouts.state.parentElement.hidden = !data.stateNames;
     const activate = () => { active = self; };
     const speed = () => Number(find(".speed").value);
     const inVideo = () => step < episode.covered;
@@ -30,7 +31,8 @@
     function open(index, at = 0) {
       pause();
       const source = data.episodes[index];
-      const arrays = Object.fromEntries(["gap", "value", "reward", "control", "action"].map((name) => [name, unpacked(source[name])]));
+      const columns = ["gap", "value", "reward", "control", "action", ...(data.stateNames ? ["state"] : [])];
+      const arrays = Object.fromEntries(columns.map((name) => [name, unpacked(source[name])]));
       const earned = new Float64Array(arrays.reward.length); // sum of the rewards before each step
       for (let t = 1; t < earned.length; t++) earned[t] = earned[t - 1] + arrays.reward[t - 1];
       episode = { ...source, ...arrays, earned, index, length: arrays.gap.length };
@@ -65,7 +67,7 @@
       const texts = {
         choice: control ? `in control: ${name}` : `lazy, the default policy: ${name}`, step: `${step} of ${episode.length - 1}`,
         gap: number(episode.gap[step]), value: number(episode.value[step]), reward: number(episode.reward[step]),
-        return: number(episode.earned[step]),
+        return: number(episode.earned[step]), state: data.stateNames ? data.stateNames[episode.state[step]] : "",
       };
       for (const [key, text] of Object.entries(texts)) readouts[key].textContent = text;
       find(".readout .swatch").className = `swatch ${control ? "control" : "lazy"}`;
@@ -78,7 +80,7 @@
         const here = Number(moment.dataset.episode) === episode.number && Number(moment.dataset.step) === step;
         moment.setAttribute("aria-current", here);
       }
-      if (!playing) find(".live").textContent = `step ${step}, ${texts.choice}, lazy-gap ${texts.gap}`;
+      if (!playing) find(".live").textContent = `step ${step}, ${texts.state && `${texts.state}, `}${texts.choice}, lazy-gap ${texts.gap}`;
       article.dataset.step = step;
     }
 
