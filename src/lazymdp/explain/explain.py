@@ -16,9 +16,9 @@ from typing import Any
 import gymnasium as gym
 
 from lazymdp._arguments import check_count
+from lazymdp._env_outcomes import env_name
 from lazymdp._files import replacing
 from lazymdp.explain.env_copies import CannotCopy, Factory, copies_of
-from lazymdp.explain.environments import env_name
 from lazymdp.explain.extra import extra
 from lazymdp.explain.frontier import frontier
 from lazymdp.explain.moments import moments_of
