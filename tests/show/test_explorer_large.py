@@ -88,7 +88,7 @@ def test_20000_states_open_and_the_slider_moves(show, large, large_html):
         slide(page, segment)
         eta = shown_eta(page)
         control = large.action_at(eta) < 4
-        assert page.text_content("#control-count") == str(control.sum())  # at once, before the values are known
+        assert page.text_content("#control-count") == f"{control.sum():,}"  # at once, before the values are known
         assert page.locator('.cell[data-control="true"]').count() == control.sum()
         check_numbers(page, large, eta)
         assert page.get_attribute("body", "data-computing") is None
