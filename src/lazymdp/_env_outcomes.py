@@ -152,7 +152,7 @@ def check_seen(env: gym.Env[Any, Any], observation: Any, step: int) -> None:
 
 
 def checked_reward(env: gym.Env[Any, Any], given: Any, terminated: Any, truncated: Any, step: int) -> float:
-    """Returns the reward of a step; raises an error that names environment and step if it or a flag is none."""
+    """Returns the reward of a step; if the reward or a flag is not valid, the error names environment and step."""
     try:
         flag_of(terminated, "terminated"), flag_of(truncated, "truncated")
         return reward_of(given)
@@ -174,7 +174,7 @@ def _single(given: Any) -> float | None:
 
 
 def _bad(array: NDArray[Any], bad: NDArray[np.bool_], name: str, expected: str) -> BadOutcome:
-    """Returns the error about the first entry that is bad."""
+    """Returns an error that shows the first bad entry."""
     place = tuple(int(one) for one in np.argwhere(bad)[0])
     at = f"{name}[{', '.join(map(str, place))}]" if place else name
     return BadOutcome(f"{at} is {array[place]}, expected {expected}")

@@ -137,8 +137,8 @@ def train(
             than the training did. If 10 take longer, prices are left out.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
-        step_timeout: End with exit code 2 if the environment takes longer to be made, for a reset, for a step or to
-            close, or the default policy for an answer, in seconds; by default there is no limit.
+        step_timeout: End with exit code 2 if the environment takes longer than this to be made, reset, stepped or
+            closed, or the default policy to answer, in seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
         json: Print JSON.
         settings: Settings of the algorithm. The defaults depend on the kind of environment: MinAtar, Atari, or control
@@ -191,8 +191,8 @@ def resume(
             than the training did. If 10 take longer, prices are left out.
         control_rate: After training a dial, find the price at which it takes control in at most this share of steps.
         checkpoint_seconds: Seconds between checkpoints; an interruption loses about this much work.
-        step_timeout: End with exit code 2 if the environment takes longer to be made, for a reset, for a step or to
-            close, or the default policy for an answer, in seconds; by default there is no limit.
+        step_timeout: End with exit code 2 if the environment takes longer than this to be made, reset, stepped or
+            closed, or the default policy to answer, in seconds; by default there is no limit.
         tensorboard: Also write TensorBoard events to the folder.
         trust: Allow the run to run code that it names: modules of its environment and default policy, or a pickle (a
             Stable-Baselines3 model).

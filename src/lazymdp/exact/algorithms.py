@@ -42,11 +42,11 @@ _LOOSE, _TIGHTEN = 0.05, 8
 """Relative residual of the first corrections, and the number of corrections after which it is squared, repeatedly."""
 
 _LOCAL_ROUNDS, _COVERED = 30, 4
-"""Number of corrections from which on all states are corrected together now and then: whenever the number of states
-corrected since, with repetitions, is this multiple of all."""
+"""After this many local corrections, all states are corrected together from time to time: each time the local ones
+have corrected this multiple of the number of states."""
 
 _MOST_FAILURES, _MOST_ROUNDS = 2, 10_000
-"""Numbers of failed corrections and of all corrections above which there are sweeps alone."""
+"""Largest numbers of failed corrections and of all corrections; after that, only sweeps are made."""
 
 
 class Search:

@@ -26,7 +26,7 @@ LARGEST_FACTORIZED = 100_000
 """Largest number of states for which a correction is solved with sparse LU factors if BiCGSTAB fails."""
 
 _NARROW = 8
-"""Distance from the diagonal up to which the entries of a matrix make it a band that is solved as such."""
+"""Largest bandwidth of a matrix that is solved as a band matrix."""
 
 _ONE = np.uint64(1)
 

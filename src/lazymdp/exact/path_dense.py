@@ -277,7 +277,7 @@ def _lazy_ties(alphas: Any, betas: Any, lazy: Any, flat: float, level: float) ->
 
 @numba.njit(cache=True, nogil=True)
 def _largest(x: Any) -> float:
-    """Returns the largest `|x|`; nan if there is one."""
+    """Returns the largest `|x|`, or nan if an entry is nan."""
     largest = 0.0
     for i in range(x.size):
         if not abs(x[i]) <= largest:

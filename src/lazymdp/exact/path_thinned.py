@@ -27,8 +27,8 @@ _BATCH = 64
 """Number of policies evaluated by one matrix product."""
 
 _MANY, _FEW, _LARGE_BATCH = 0.17, 32, 256
-"""Share and number of policies above which all are proven instead, so many at once: that takes a fraction of the time
-for each."""
+"""If more than this share and this number of policies are needed, all policies are proven instead, in batches of this
+size, which takes a fraction of the time for each."""
 
 
 class Point(NamedTuple):

@@ -2,8 +2,8 @@
 
 A deep copy comes first, because it keeps changes that were made to the environment after it was made, and needs no
 spec. It has to be made before the first frame is drawn: windows and surfaces of pygame cannot be copied. Otherwise the
-environment is made again from its spec. Neither is trusted: the copy has to repeat some steps of the environment, which
-also takes steps in between, so that a copy that shares its state is found out.
+environment is made again from its spec. Either copy is tested: it must behave like the environment for some steps. The
+environment takes steps in between, which shows whether the two share their state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lazymdp.wrappers.lazy_action import LazyAction
 Factory = Callable[[], gym.Env[Any, Any]]
 
 _STEPS = 100
-"""Steps that a copy has to repeat."""
+"""Number of steps in which a copy must behave like the environment."""
 
 
 class CannotCopy(ValueError):

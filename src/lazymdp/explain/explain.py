@@ -105,7 +105,7 @@ def explain(
 
 
 def _copies(player: Player) -> tuple[Factory | None, str]:
-    """Returns a function that makes copies of the environment, or None and the reason for which there are none."""
+    """Returns a function that makes copies of the environment, or None and why it cannot be copied."""
     if env_name(player.env).startswith("ALE/"):
         return None, "It is left out for Atari games, because it takes long without a GPU."
     try:

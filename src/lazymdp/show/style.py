@@ -40,7 +40,7 @@ def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
 
 
 def plain(name: object) -> str:
-    """Returns a name of the user as text that matplotlib shows as it is.
+    """Escapes a name given by the user so that matplotlib draws it literally.
 
     Otherwise, text between two dollar signs would be a formula, and a legend would leave out a name that begins with an
     underscore: it gets a space in front.

@@ -1,4 +1,4 @@
-"""One form for all ways to write a run, so that its id is a hash of what decides its result, and of nothing else.
+"""The canonical form of a run: however it is written, its id is a hash of what decides its result and nothing else.
 
 `zero_share` says nothing about a run at a single price, `network = "mlp"` is what CartPole has anyway, and action 00 is
 action 0. Whoever adjusts what only the dial of a study uses should not have to make all other runs again.
@@ -30,7 +30,7 @@ def canonical_config(
         unused: Settings that the run does not use for a reason that the others do not tell.
     """
     made = default_config(env, algorithm, **given)  # checks the settings that are left out, too
-    usual = _usual_network(env, env_kwargs, known="network" not in given)
+    usual = _usual_network(env, env_kwargs, look="network" in given)
     unused = unused | replace(made, network=made.network or usual).unused
     if made.network == usual and default_config(env, algorithm, **_without(given, {"network"})).network is None:
         unused = unused | {"network"}
@@ -58,9 +58,9 @@ def number_text(number: float) -> str:
     return text if float(text) == number else repr(float(number))
 
 
-def _usual_network(env: str, env_kwargs: dict[str, Any], known: bool) -> Any:
-    """Returns the network that an environment has by default; `known`: it is enough if it is right for games."""
-    if known or not is_control(env):
+def _usual_network(env: str, env_kwargs: dict[str, Any], look: bool) -> Any:
+    """Returns the default network of an environment; if `look`, a control problem is made to see its observations."""
+    if not look or not is_control(env):
         return "nature" if env.startswith("ALE/") else "mlp"
     made = deep("factory").make_env(env, 1, env_kwargs=env_kwargs)
     try:

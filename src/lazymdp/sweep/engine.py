@@ -30,7 +30,7 @@ _TABLE_SECONDS = 2.0
 
 
 _LOOK_SECONDS = 5.0
-"""Seconds between two questions whether any job can be started at all."""
+"""Seconds between checks whether any job can be started at all."""
 
 
 class Pool(Protocol):

@@ -71,7 +71,7 @@ class RayPool:
         return room + _PENDING - len(self._jobs)
 
     def obstacle(self) -> str:
-        """Returns which node is missing if no node of the cluster is large enough for a job."""
+        """Returns what kind of node to start if no node of the cluster is large enough for a job."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         sizes = [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
         cores, gpus = float(self._limits.cores), self._gpus

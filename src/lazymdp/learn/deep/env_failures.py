@@ -58,13 +58,13 @@ class _Named:
 
 @contextmanager
 def running(what: str) -> Iterator[Callable[[], None]]:
-    """Enters code of the user in `busy` while it runs inside a `with` block.
+    """Registers code of the user in `busy` while a `with` block runs it.
 
     Args:
         what: Names the code in messages.
 
     Yields:
-        A function that starts the time again, after other code.
+        A function that restarts the clock, to be called after other code has run.
     """
     owner = _Named(what)
 

@@ -49,7 +49,7 @@ def evaluate_within(
     rows = etas.size + 1  # the last one is the default policy alone
 
     def play(etas: NDArray[np.float64], episodes: int) -> tuple[AgentEvaluation, float]:
-        """Returns an evaluation, and how many episodes there is time for now, at every price and with those to come."""
+        """Returns an evaluation, and for how many episodes per price there is time left, further prices included."""
         started = time.monotonic()
         played = agent.evaluate(etas, episodes=episodes, seed=seed, progress=progress)
         now = time.monotonic()

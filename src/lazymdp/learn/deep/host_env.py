@@ -274,7 +274,7 @@ class GymnasiumHost:
         return frame, reward, terminated, truncated
 
     def _frame(self, observation: Any) -> NDArray[Any]:
-        """Returns a copy of an observation as a frame. Only `checked` refuses one of the right type with nan or inf."""
+        """Returns a copy of an observation as a frame; numbers that are not finite are refused by `checked` only."""
         given: Any
         if self._is_box:
             given = exact_array(observation, self._given_dtype)
