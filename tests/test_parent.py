@@ -31,3 +31,10 @@ def test_a_process_whose_main_thread_waits_ends_when_its_parent_is_killed():
             return
         time.sleep(0.1)
     raise AssertionError("the process is still there")
+
+
+def test_a_process_whose_parent_has_ended_before_it_looks_ends_at_once():
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as ended:
+        pass
+    late = CHILD.replace("end_with_parent()", f"end_with_parent({ended.pid})").format(work="time.sleep(1000)")
+    assert subprocess.run([sys.executable, "-c", late], stdout=subprocess.DEVNULL, timeout=60.0).returncode == 1

@@ -7,12 +7,13 @@ import threading
 import time
 
 
-def end_with_parent() -> None:
+def end_with_parent(parent: int | None = None) -> None:
     """Ends this process as soon as its parent has ended, also while its main thread waits for something.
 
-    Call it early: a parent that has ended before the call is not noticed.
+    Args:
+        parent: Id of the parent process. Without it, a parent that has ended before this call is not noticed.
     """
-    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_watch, args=(parent or os.getppid(),), daemon=True).start()
 
 
 def _watch(parent: int) -> None:
