@@ -101,21 +101,25 @@ def _watch(
     asked_to_stop: Callable[[], bool],
 ) -> str | None:  # fmt: skip
     """Waits for a process; returns why it failed, or None if it is done or was stopped."""
-    messages: queue.Queue[dict[str, Any]] = queue.Queue()
+    messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
     assert process.stdin is not None and process.stdout is not None
-    reader = threading.Thread(target=_read, args=(process.stdout, messages), daemon=True)
-    reader.start()
+    threading.Thread(target=_read, args=(process.stdout, messages), daemon=True).start()
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(given + "\n")
         process.stdin.close()
     alive = told = time.monotonic()
     stopped_at, ended_at, error, shown = None, None, "", _Progress(folder, job)
     every = 2.0 if folder.local is not None else 10.0  # seconds between two reports of progress
-    while process.poll() is None or reader.is_alive():
+    silent = False
+    while not silent or process.poll() is None:
         try:
             message = messages.get(timeout=0.2)
         except queue.Empty:
             message = {}
+        if message is None:  # it has closed its output, so it ends now
+            silent, message = True, {}
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
         now = time.monotonic()
         error = message.get("error", error)
         if "step" in message:
@@ -136,7 +140,7 @@ def _watch(
             process.kill()
             return f"it gave no sign of life for {limits.hang_seconds:g} s"
     while not messages.empty():
-        error = messages.get().get("error", error)
+        error = (messages.get() or {}).get("error", error)
     if process.returncode == 0 or (process.returncode == STOPPED and not error) or stopped_at is not None:
         return None
     return error or _exit_reason(process.returncode)
@@ -150,11 +154,13 @@ def _end_of(log: IO[bytes]) -> str:
     return without_secrets(text.partition("\n")[2] if cut else text)[-_LOG:]
 
 
-def _read(stream: IO[str], messages: queue.Queue[dict[str, Any]]) -> None:
+def _read(stream: IO[str], messages: queue.Queue[dict[str, Any] | None]) -> None:
+    """Puts the messages of a process into a queue, and None after the last."""
     with stream:
         for line in stream:
             with contextlib.suppress(ValueError):
                 messages.put(json.loads(line))
+    messages.put(None)
 
 
 class _Progress:
