@@ -30,7 +30,7 @@ class FakePool:
     def __init__(self, folder, outcome=lambda job, attempt: Outcome("done"), workers=2):
         self.folder, self.outcome, self.workers = folder, outcome, workers
         self.jobs, self.attempts, self.started, self.stopping = [], {}, [], False
-        self.obstacles = []
+        self.obstacles, self.expected = [], []
 
     @property
     def running(self):
@@ -45,6 +45,9 @@ class FakePool:
     def start(self, job):
         self.jobs.append(job)
         self.started.append(job.specs[0].id)
+
+    def expect(self, waiting):
+        self.expected.append(waiting)
 
     def stop(self):
         self.stopping = True
@@ -83,6 +86,7 @@ def test_all_runs_are_done_in_their_order(write_study, tmp_path):
     assert pool.started == list(study.specs) == list(sweep.results) and not sweep.set_aside
     assert read_table(sweep.folder)["run"] == list(study.specs)
     assert lines[-1].startswith("3 of 3 done")
+    assert pool.expected == [1, 0, 0]  # there is room for two at a time
 
 
 def test_a_run_that_fails_is_tried_again_and_then_set_aside_with_its_reason(write_study, tmp_path):

@@ -105,7 +105,8 @@ def test_a_process_ends_when_the_one_that_started_it_is_killed(job, tmp_path):
     (tmp_path / "ODD_HANGS").write_text("")
     code = (
         "import subprocess, sys, time\n"
-        "p = subprocess.Popen([sys.executable, '-m', 'lazymdp.sweep.worker'], stdin=subprocess.PIPE, text=True)\n"
+        "import os; command = [sys.executable, '-m', 'lazymdp.sweep.worker', str(os.getpid())]\n"
+        "p = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)\n"
         f"p.stdin.write({json.dumps(json.dumps(given))} + '\\n'); p.stdin.flush()\n"
         "print(p.pid, flush=True); time.sleep(100)"
     )

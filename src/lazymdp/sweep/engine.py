@@ -45,6 +45,9 @@ class Pool(Protocol):
     def start(self, job: Job) -> None:
         """Starts a job."""
 
+    def expect(self, waiting: int) -> None:
+        """Tells the pool how many jobs wait, so that it can prepare for the next one."""
+
     def finished(self, seconds: float) -> list[tuple[Job, Outcome]]:
         """Returns the jobs that have ended, after waiting for at most some seconds for one."""
 
@@ -102,14 +105,15 @@ class Sweep:
                     break
                 waiting.remove(job)
                 self.pool.start(job)
+            self.pool.expect(len(waiting))
+            if unwritten and time.monotonic() - written >= _TABLE_SECONDS:
+                unwritten, written = not self._write_table(), time.monotonic()
             for job, outcome in self.pool.finished(0.2):
                 outcome = _redacted(self._collected(job) if outcome.status == "done" else outcome)
                 unwritten = unwritten or outcome.status == "done"
                 if outcome.status == "failed" and not self.stopped and self._failed(job, outcome):
                     waiting.insert(0, job)
                     not_before[job.id] = time.monotonic() + _FIRST_WAIT * 2 ** (self.failures[job.id] - 1)
-            if unwritten and time.monotonic() - written >= _TABLE_SECONDS:
-                unwritten, written = not self._write_table(), time.monotonic()
         self._tell_obstacle("")
         self._write_table()
 

@@ -1,12 +1,16 @@
-"""Local workers: one thread per job, which supervises the process of the job."""
+"""Local workers: one thread per job, which supervises the process of the job.
+
+While jobs wait, one more process is kept ready, so that the next job does not wait for Python and JAX to start.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 
 from lazymdp.sweep.execute import Job
-from lazymdp.sweep.supervise import Limits, Outcome, supervise
+from lazymdp.sweep.supervise import Limits, Outcome, Worker, supervise
 
 
 class LocalPool:
@@ -22,6 +26,7 @@ class LocalPool:
         self._address, self._workers, self._limits = address, workers, limits
         self._stopping = threading.Event()
         self._ended: queue.Queue[tuple[Job, Outcome]] = queue.Queue()
+        self._ready: Worker | None = None
         self.running = 0
 
     def room(self) -> int:
@@ -35,7 +40,20 @@ class LocalPool:
     def start(self, job: Job) -> None:
         """Starts a job."""
         self.running += 1
-        threading.Thread(target=self._supervise, args=(job,), daemon=True).start()
+        worker, self._ready = self._ready, None
+        if worker is not None and worker.process.poll() is not None:  # someone has killed it
+            worker.close()
+            worker = None
+        threading.Thread(target=self._supervise, args=(job, worker), daemon=True).start()
+
+    def expect(self, waiting: int) -> None:
+        """Keeps a process ready if jobs wait; otherwise ends the one that may be there."""
+        if waiting and self._ready is None:
+            with contextlib.suppress(OSError):  # no memory: the job starts one when it is its turn
+                self._ready = Worker(self._limits.cores)
+        elif not waiting and self._ready is not None:
+            self._ready.close()
+            self._ready = None
 
     def finished(self, seconds: float) -> list[tuple[Job, Outcome]]:
         """Returns the jobs that have ended, after waiting for at most some seconds for one."""
@@ -52,9 +70,9 @@ class LocalPool:
         """Asks all jobs to stop with a checkpoint."""
         self._stopping.set()
 
-    def _supervise(self, job: Job) -> None:
+    def _supervise(self, job: Job, worker: Worker | None) -> None:
         try:
-            outcome = supervise(job, self._address, self._limits, self._stopping.is_set)
+            outcome = supervise(job, self._address, self._limits, self._stopping.is_set, worker)
         except Exception as error:  # for example, no memory for another process
             outcome = Outcome("failed", f"{type(error).__name__}: {error}")
         self._ended.put((job, outcome))

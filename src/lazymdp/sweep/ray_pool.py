@@ -91,6 +91,9 @@ class RayPool:
         limits = dataclasses.asdict(self._limits)
         self._jobs[self._task.remote(specs, self._address, limits, list(sys.path))] = job
 
+    def expect(self, waiting: int) -> None:
+        """Does nothing: which node executes the next job is not known yet."""
+
     def finished(self, seconds: float) -> list[tuple[Job, Outcome]]:
         """Returns the jobs that have ended, after waiting for at most some seconds for one."""
         if not self._jobs:

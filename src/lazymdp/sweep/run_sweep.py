@@ -103,17 +103,21 @@ def run_sweep(
     """
     study, folder = prepared.study, prepared.folder
     labels = [RunLabels.of(run) for run in study.runs]
-    check_runs(study)
     pool = where.pool(folder.address if folder.local is None else str(folder.local))  # fails if there is no cluster
-    with only_sweep(folder, tell) as lost:
-        folder.write(STUDY, study.path.read_text(encoding="utf-8"))
-        study.inputs.send(folder)
-        write_plan(folder, study.runs)
-        for name in prepared.retried:
-            folder.remove(f"runs/{name}/{FAILED}")
-        aside = dict(prepared.set_aside)
-        sweep = Sweep(folder, labels, prepared.results, pool, tell, lambda: stop() or lost(), set_aside=aside)
-        sweep.run(prepared.plan.jobs)
-        if lost():
-            raise OSError(f"another sweep has taken over {folder.shown}: this one has stopped.")
+    try:
+        pool.expect(len(prepared.plan.jobs))
+        check_runs(study)
+        with only_sweep(folder, tell) as lost:
+            folder.write(STUDY, study.path.read_text(encoding="utf-8"))
+            study.inputs.send(folder)
+            write_plan(folder, study.runs)
+            for name in prepared.retried:
+                folder.remove(f"runs/{name}/{FAILED}")
+            aside = dict(prepared.set_aside)
+            sweep = Sweep(folder, labels, prepared.results, pool, tell, lambda: stop() or lost(), set_aside=aside)
+            sweep.run(prepared.plan.jobs)
+            if lost():
+                raise OSError(f"another sweep has taken over {folder.shown}: this one has stopped.")
+    finally:
+        pool.expect(0)
     return sweep

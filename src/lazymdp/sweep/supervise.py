@@ -62,7 +62,31 @@ class Outcome:
     """Wall time."""
 
 
-def supervise(job: Job, address: str, limits: Limits, asked_to_stop: Callable[[], bool] = lambda: False) -> Outcome:
+class Worker:
+    """A process that waits for a job. It executes one job only.
+
+    Args:
+        cores: Cores that the job may use.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by whoever ends the process)
+        # -P: the modules of the user come last, as for the command, so that they hide nothing that is installed.
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "lazymdp.sweep.worker", str(os.getpid())], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.log, text=True, start_new_session=True, env=_environment(cores),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Ends a process that has not been given a job."""
+        with self.log, self.process:
+            _end(self.process, gently=False)
+
+
+def supervise(
+    job: Job, address: str, limits: Limits, asked_to_stop: Callable[[], bool] = lambda: False,
+    worker: Worker | None = None,
+) -> Outcome:  # fmt: skip
     """Executes a job in a process of its own and waits for it.
 
     Args:
@@ -70,16 +94,14 @@ def supervise(job: Job, address: str, limits: Limits, asked_to_stop: Callable[[]
         address: The folder of the sweep.
         limits: How the job is executed.
         asked_to_stop: Called often. Once it returns True, the job writes a checkpoint and ends.
+        worker: A process that was started in advance; by default, one is started now.
     """
     started = time.monotonic()
     given = {"specs": [spec.to_json() for spec in job.specs], "folder": address, "sys_path": [*sys.path, os.getcwd()],
              "checkpoint_seconds": limits.checkpoint_seconds}  # fmt: skip
-    with tempfile.TemporaryFile() as log:
-        # -P: the modules of the user come last, as for the command, so that they hide nothing that is installed.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "lazymdp.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=log, text=True, start_new_session=True, env=_environment(limits.cores),
-        )  # fmt: skip
+    worker = worker or Worker(limits.cores)
+    process = worker.process
+    with worker.log as log:
         try:
             reason = _watch(process, job, SweepFolder(address), json.dumps(given), limits, asked_to_stop)
         except BaseException:  # a Ray task that is canceled

@@ -1,19 +1,22 @@
-"""The process that executes one job: `python -m lazymdp.sweep.worker`, started by `supervise`.
+"""The process that executes one job: `python -m lazymdp.sweep.worker PARENT`, started by `supervise`.
 
-The job comes as JSON on standard input. Signs of life and the outcome go to standard output, one JSON object per line.
-Whatever the environment prints goes to standard error. SIGTERM stops the job with a checkpoint. If the process that
-started this one ends, even by SIGKILL, this one ends at once: otherwise a job of a lost node would go on beside its
-own second attempt.
+It imports what every job needs, and then waits for its job, so that it can be started while another job is executed.
+The job comes as JSON on standard input; if the input ends without one, so does the process. Signs of life and the
+outcome go to standard output, one JSON object per line. Whatever the environment prints goes to standard error.
+SIGTERM stops the job with a checkpoint. If the process PARENT, which started this one, ends, even by SIGKILL, this one
+ends at once: otherwise a job of a lost node would go on beside its own second attempt.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +28,18 @@ _BEAT_SECONDS = 0.5
 
 def main() -> int:
     """Executes the job on standard input and returns the exit code: 0 done, 1 failed, 130 stopped."""
-    end_with_parent()
+    end_with_parent(int(sys.argv[1]))
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # so that nothing that an environment prints is read as a message
-    given = json.loads(sys.stdin.readline())
     # The runs of a study share most programs. Not in /tmp, where another user could put programs for us to run.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazymdp" / "jax"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    _import_for_jobs()
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        return 0
+    given = json.loads(line)
     sys.path[:] = [*sys.path, *(entry for entry in given["sys_path"] if entry not in sys.path)]
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -60,6 +67,13 @@ def main() -> int:
         _tell(out, error)
         return 1
     return 0
+
+
+def _import_for_jobs() -> None:
+    """Imports what every job needs. An error is raised again when the job is executed, and reported then."""
+    with contextlib.suppress(Exception):
+        for module in ("sweep.execute", "learn.deep.trainer", "learn.deep.evaluation_episodes", "learn.deep.export"):
+            import_module(f"lazymdp.{module}")
 
 
 def _tell(out: Any, error: Exception) -> None:
