@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("jax")
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.sweep
+pytestmark = [pytest.mark.sweep, pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds processes in /proc")]
 
 from lazymdp.sweep import engine, local_pool  # noqa: E402
 from lazymdp.sweep.execute import Job  # noqa: E402
