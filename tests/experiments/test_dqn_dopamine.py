@@ -41,9 +41,9 @@ def _made_up(config, job, folder):
     off = 1.9 if agent == "dqn" else 2.1
     ended = [(5 * MILLION, 0.0, 10, mean + off * deviation, 1.0), (10 * MILLION, 0.0, 10, PUBLISHED[game][10][0], 1.0)]
     prices = [(0.0, 300.0, 1.0)] if agent == "dqn" else [(0.0, 270.0, 1.0), (0.05, 330.0, 0.05), (np.inf, 15.0, 0.0)]
-    plays = [(config.frames, eta, 4, mean + np.arange(4.0) - 1.5, rate) for eta, mean, rate in prices]
+    plays = [("evaluation", config.frames, eta, 4, mean + np.arange(4.0) - 1.5, rate) for eta, mean, rate in prices]
     clock = [(0, 1000.0), (10 * MILLION, 1500.0 if agent == "dqn" else 1600.0)]
-    rows = run_rows(ended, clock, plays, acts="target", zero_fraction=0.0)
+    rows = run_rows(ended, clock, plays, acts="target", zero_fraction=0.0, average_share=0.05)
     return table(game=game, agent=agent, high=config.high if agent == "dial" else 0.0, seed=int(seed), **rows)
 
 

@@ -256,3 +256,23 @@ def test_a_buffer_that_would_never_be_full_is_no_larger_than_the_run():
     assert rows == [1000, 104]  # 100 steps, the observations after the last one, and 3 frames
     for large, small in zip(*weights, strict=True):
         np.testing.assert_array_equal(large, small)
+
+
+@pytest.mark.parametrize("acts", [True, False], ids=["target", "newest"])
+def test_the_agent_is_the_average_of_the_networks_that_chose(acts):
+    share = 0.4
+    start, iterate = compiled(made(replace(SMALL, average_share=share, act_with_target=acts)))
+    run = start(jax.random.key(0))
+    expected = np.asarray(run.learner.parameters.head.kernel)
+    for iteration in range(1, 9):
+        run, _ = iterate(run)
+        chose = run.learner.target if acts else run.learner.parameters
+        weight = 1.0 / max(1.0, share * iteration)
+        expected = (1.0 - weight) * expected + weight * np.asarray(chose.head.kernel)
+        np.testing.assert_allclose(run.learner.agent.head.kernel, expected, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(expected, chose.head.kernel, atol=1e-4)
+
+
+def test_without_a_share_the_agent_is_the_newest_network():
+    learner = trained(made()).learner
+    assert learner.average == () and learner.agent is learner.parameters

@@ -8,11 +8,12 @@ import pytest
 pytest.importorskip("jax")
 
 import lazymdp as lz
-from lazymdp.learn.deep.run_folder import Damaged
+from lazymdp.learn.deep.run_folder import Damaged, RunFolder
 
 SETTINGS = dict(
-    algorithm="dqn", steps=3000, n_envs=4, rollout=32, hidden=(16,), buffer_size=2000, learning_starts=200, seed=3
-)
+    algorithm="dqn", steps=3000, n_envs=4, rollout=32, hidden=(16,), buffer_size=2000, learning_starts=200, seed=3,
+    average_share=0.3,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,13 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
     lz.learn.train("FrozenLake-v1", folder=folder, **SETTINGS)
     return folder
+
+
+def test_the_agent_of_a_run_is_its_average(run):
+    arrays = RunFolder(run).read("last").arrays
+    head, newest = (arrays[f".learner.{name}.head.bias"] for name in ("average", "parameters"))
+    np.testing.assert_array_equal(lz.learn.load(run).parameters.head.bias, head)
+    assert not np.array_equal(head, newest)
 
 
 @pytest.fixture

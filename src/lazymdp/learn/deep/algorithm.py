@@ -20,7 +20,7 @@ from lazymdp.learn.deep.networks import Network, Parameters
 from lazymdp.learn.deep.prices import Price
 
 Learner = Any
-"""The state of an algorithm: a NamedTuple that it defines, with a field `parameters`."""
+"""The state of an algorithm, a NamedTuple: `parameters` is its newest network, `agent` that of the trained agent."""
 
 
 class Algorithm(Protocol):

@@ -261,6 +261,9 @@ class DQNConfig(AlgorithmConfig):
     """Choose with the target network. Between two steps of an environment there are `n_envs / update_interval` updates.
     If these are many, the newest network's best action changes within an episode, and no policy is followed for long.
     """
+    average_share: float = 0.0
+    """The trained agent is the average of the networks that chose, over about this share of the steps so far; if 0, it
+    is the newest network, which can play far worse than the networks before it."""
     huber: bool = False
     """Use the Huber loss, which is linear in errors above `reward_scale`, instead of the squared error."""
     max_grad_norm: float | None = None
@@ -294,7 +297,7 @@ class DQNConfig(AlgorithmConfig):
         settings: dict[str, Any] = dict(
             steps=50_000_000, n_envs=128, buffer_size=1_000_000, learning_starts=20_000, target_update_interval=8_000,
             learning_rate=6.25e-5, adam_epsilon=1.5e-4, clip_rewards=True, act_with_target=True, eta=(0.001, 0.5),
-            zero_share=0.5,
+            zero_share=0.5, average_share=0.05,
         )  # fmt: skip
         if isinstance(changed.get("eta", settings["eta"]), tuple | list):
             settings["zero_fraction"] = 0.8
@@ -355,7 +358,7 @@ class DQNConfig(AlgorithmConfig):
                 f"prices_per_step is {self.prices_per_step}, expected at least 2: price 0 and one from the range."
             )
         check_positive(self, "adam_epsilon")
-        check_shares(self, "decay_fraction")
+        check_shares(self, "decay_fraction", "average_share")
         if self.max_grad_norm is not None:
             check_positive(self, "max_grad_norm")
         if self.learning_starts < self.n_envs:

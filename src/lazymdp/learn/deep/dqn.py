@@ -69,6 +69,12 @@ class DQNLearner(NamedTuple):
     target: Parameters  # parameters of the target network
     optimizer: optax.OptState
     replay: Replay
+    average: Parameters | tuple[()]  # mean of the parameters that chose, if the settings ask for it
+
+    @property
+    def agent(self) -> Parameters:
+        """The parameters of the trained agent: the average if there is one, otherwise the newest network's."""
+        return self.average or self.parameters
 
 
 class DQN:
@@ -110,7 +116,8 @@ class DQN:
         first = self.network.init(key) if parameters is None else parameters
         parameters, target = jax.tree.map(jnp.copy, (first, first))
         buffer = replay.empty(self.replay_rows, self.config.n_envs, self.env.frame_shape, self.env.dtype)
-        return DQNLearner(parameters, target, self.optimizer.init(parameters), buffer)
+        average = jax.tree.map(jnp.copy, first) if self.config.average_share else ()
+        return DQNLearner(parameters, target, self.optimizer.init(parameters), buffer, average)
 
     def acting(self, learner: DQNLearner) -> Parameters:
         """Returns the parameters of the network that chooses: the newest, or the target network's."""
@@ -161,15 +168,20 @@ class DQN:
         copy = self.copy_due(iteration, slot)
         # `lax.cond` would make a GPU wait for the host.
         target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), parameters, learner.target)
-        return DQNLearner(parameters, target, optimizer, learner.replay)
+        return learner._replace(parameters=parameters, target=target, optimizer=optimizer)
 
     def without_updates(self) -> DQN:
         """Returns the same algorithm without its updates: it acts and records steps, but does not learn."""
         return _ActingOnly(self.env, self.config, self.default_policy, self.steps)
 
     def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
-        """Does nothing: DQN learns after every step."""
-        return learner
+        """Adds the network that chooses to the average, if there is one; DQN learns after every step."""
+        if not self.config.average_share:
+            return learner
+        weight = 1.0 / jnp.maximum(1.0, self.config.average_share * (iteration + 1.0))
+        chose = self.acting(learner)
+        average = jax.tree.map(lambda old, new: old + weight * (new - old), learner.average, chose)
+        return learner._replace(average=average)
 
     def loss(
         self, parameters: Parameters, target: Parameters, batch: Batch, eta: Array, shares: Array | None = None
@@ -233,6 +245,10 @@ class _ActingOnly(DQN):
     def copy_due(self, iteration: Array | int, slot: Array | int) -> Array | bool:
         """Returns False."""
         return False
+
+    def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
+        """Does nothing, so that the average stays as it is."""
+        return learner
 
 
 def _like(numbers: Array, eta: Array) -> Array:

@@ -18,7 +18,9 @@ from lazymdp._arguments import check_choice
 from lazymdp.learn.deep.run_folder import CHECKPOINTS, Checkpoint, RunFolder
 from lazymdp.learn.deep.train_config import TrainConfig
 
-_PARAMETERS, _PRICE = ".learner.parameters", ".price.low"
+NEWEST, AVERAGE = ".learner.parameters", ".learner.average"
+"""Beginnings of the names of parameters: those of the newest network, and those of the average if a run has one."""
+_PRICE = ".price.low"
 
 
 def export(run: str | os.PathLike[str], folder: str | os.PathLike[str], which: str = "last") -> None:
@@ -59,8 +61,15 @@ def write_agent(
 
 def agent_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Returns the part of the state of a run that an agent needs: its network, in half precision, and its price."""
-    kept = {name: _half(name, array) for name, array in arrays.items() if name.startswith(_PARAMETERS)}
+    kept = {f"{NEWEST}{name}": _half(name, array) for name, array in agent_parameters(arrays).items()}
     return {**kept, _PRICE: np.asarray(arrays[_PRICE])}
+
+
+def agent_parameters(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Returns the network parameters of the agent of a run by name: the average if there is one, else the newest."""
+    average = any(name.startswith(AVERAGE) for name in arrays)
+    prefix = AVERAGE if average else NEWEST
+    return {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)}
 
 
 def _half(name: str, array: NDArray[Any]) -> NDArray[np.float16]:

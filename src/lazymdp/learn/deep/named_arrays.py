@@ -11,6 +11,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from lazymdp.learn.deep.export import agent_parameters
+
 Arrays = Mapping[str, NDArray[Any]]
 _Tree = TypeVar("_Tree")
 
@@ -44,10 +46,8 @@ def from_named(template: _Tree, arrays: Arrays, without: tuple[str, ...] = ()) -
 
 
 def parameters_from(template: _Tree, arrays: Arrays) -> _Tree:
-    """Returns the network parameters of a run, given its arrays; those of an exported agent have half precision."""
-    prefix = ".learner.parameters"
-    found = {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)}
-    return from_named(template, {name: _single(leaf) for name, leaf in found.items()})
+    """Returns the network parameters of the agent of a run, given its arrays; an exported agent has half precision."""
+    return from_named(template, {name: _single(leaf) for name, leaf in agent_parameters(arrays).items()})
 
 
 def _single(leaf: NDArray[Any]) -> NDArray[Any]:

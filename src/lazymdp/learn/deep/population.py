@@ -116,7 +116,7 @@ class Population:
         """
         given = np.asarray(etas, dtype=float)
         play = functools.partial(self._play, self.defaults)
-        parameters = runs.learner.parameters
+        parameters = runs.learner.agent
         return evaluate_compiled(self.algorithm, play, parameters, given, episodes, seed, epsilon, max_steps, progress)
 
     def _with_default(self, default: Parameters | None) -> Algorithm:

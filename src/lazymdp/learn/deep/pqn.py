@@ -100,6 +100,11 @@ class PQNLearner(NamedTuple):
     rollout: Rollout  # [T + 1, N] being collected
     lessons: Lessons | tuple[()]  # the previous rollout, if the network is fitted to it while this one is collected
 
+    @property
+    def agent(self) -> Parameters:
+        """The parameters of the trained agent."""
+        return self.parameters
+
 
 class PQN:
     """The algorithm as pure functions of arrays.

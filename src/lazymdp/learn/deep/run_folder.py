@@ -111,10 +111,10 @@ class RunFolder:
             raise ValueError(f"{path} is damaged: {error} is missing or unknown.") from error
         except (ValueError, TypeError) as error:
             raise Damaged(path, error) from error
-        known = {field.name for field in fields(kind)}
-        if set(settings) != known:
-            odd = ", ".join(sorted(set(settings) ^ known))
-            raise ValueError(f"{path} was written by another version of lazymdp; the settings {odd} differ.")
+        # A setting that is newer than the run has its default, which is what was done before there was the setting.
+        unknown = sorted(set(settings) - {field.name for field in fields(kind)})
+        if unknown:
+            raise ValueError(f"{path} was written by another version of lazymdp: this one has no setting {unknown[0]}.")
         if settings.get("warm_start"):
             settings["warm_start"] = inside(self.path, str(settings["warm_start"]))
         try:

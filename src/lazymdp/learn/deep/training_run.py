@@ -148,7 +148,7 @@ class Training:
     def agent(self) -> Agent:
         """Returns the agent as trained so far."""
         run = self._loop.run
-        parameters = jax.tree.map(jnp.copy, run.learner.parameters)  # the run's own will be donated
+        parameters = jax.tree.map(jnp.copy, run.learner.agent)  # the run's own will be donated
         return make_agent(self.algorithm, parameters, float(run.price.low))
 
     def close(self) -> None:
