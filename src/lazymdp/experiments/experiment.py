@@ -48,11 +48,16 @@ class Claim:
 
 
 def check_settings(config: Any) -> None:
-    """Raise a `ValueError` for invalid settings: empty tuples, counts below 1, negative or non-finite numbers."""
+    """Raise a `ValueError` for invalid settings: empty tuples, counts below 1, negative or non-finite numbers.
+
+    A tuple may be empty if that is its default.
+    """
     for field in fields(config):
         for value in np.atleast_1d(getattr(config, field.name)).tolist() or [None]:
             least = 0 if field.name == "seed" else 1
             if value is None:
+                if field.default == ():
+                    continue
                 raise ValueError(f"{field.name} is empty, expected at least one value.")
             if isinstance(value, str | bool):
                 continue

@@ -1,19 +1,19 @@
 """MinAtar: learning on top of pretrained agents, as in the paper's Figure 9.
 
 The paper trains DQN on 60 Atari games from scratch, warm-restarted from an agent that has half of its final score, and
-in the lazy-MDP whose default policy is that agent (`eta` = 0.05). Here the algorithm is `pqn`, on two games also `dqn`,
-the games are those of MinAtar, and every method has the same number of steps. For each seed, *scratch* is plain
-learning at price 0. The *default* policy is the greedy policy of that run at the checkpoint whose return is closest to
-half of the final one. *restart* starts from the weights of the default policy, with a new optimizer, and explores
-again. *lazy* is a new network in the lazy-MDP at price 0.05. *dial* is a new network for all prices up to 0.5, shown at
-the price with the highest final return, which is chosen in other episodes than those that are reported.
+in the lazy-MDP whose default policy is that agent (`eta` = 0.05). Here the games are two of MinAtar's, the algorithm is
+`pqn` (or `dqn`, which has not been run), and every method has the same number of steps. For each seed, *scratch* is
+plain learning at price 0. The *default* policy is the greedy policy of that run at the checkpoint whose return is
+closest to half of the final one. *restart* starts from the weights of the default policy, with a new optimizer, and
+explores again. *lazy* is a new network in the lazy-MDP at price 0.05. *dial* is a new network for all prices up to 0.5,
+shown at the price with the highest final return, which is chosen in other episodes than those that are reported.
 
 Scores are returns without the price, on a scale on which random actions have 0 and the mean of the final returns of
 *scratch* 1. Evaluation is greedy. *Steps to beat the default* are the training steps until the first evaluation with a
 return above that of the default policy.
 
-Score against training steps: interquartile mean and median over five games and all seeds with `pqn`, and interquartile
-mean over two games with `dqn`, with 95% stratified bootstrap intervals. The dotted line is the default policy.
+Score against training steps: interquartile mean and median over the games and all seeds with `pqn` (and the
+interquartile mean with `dqn`), with 95% stratified bootstrap intervals. The dotted line is the default policy.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from lazymdp.show import styled
 
 TITLE = "MinAtar: learning on top of pretrained agents"
 NEEDS_GPU = True
+GAMES = ("breakout", "asterix", "freeway", "space_invaders", "seaquest")
 METHODS = {"scratch": (INK, "-"), "restart": (FAINT, "--"), "lazy": (CONTROL, "--"), "dial": (CONTROL, "-")}
 """Color and line style of each method."""
 
@@ -45,8 +46,8 @@ METHODS = {"scratch": (INK, "-"), "restart": (FAINT, "--"), "lazy": (CONTROL, "-
 class Config:
     """Settings of the study."""
 
-    games: tuple[str, ...] = ("breakout", "asterix", "freeway", "space_invaders", "seaquest")
-    """MinAtar games."""
+    games: tuple[str, ...] = ("breakout", "asterix")  # the games run so far
+    """MinAtar games; each can be run separately into the same folder."""
     seeds: int = 10
     """Number of runs per method."""
     steps: int = 5_000_000
@@ -63,7 +64,7 @@ class Config:
     """Number of steps after which an evaluation episode is truncated."""
     n_envs: int = 128
     """Parallel environments of a run with `pqn`."""
-    dqn_games: tuple[str, ...] = ("breakout", "asterix")
+    dqn_games: tuple[str, ...] = ()  # none has been run
     """Games on which the study is repeated with `dqn`."""
     dqn_steps: int = 600_000
     """Training steps of every run with `dqn`."""
@@ -71,9 +72,9 @@ class Config:
 
 def jobs(config: Config) -> list[str]:
     """Return the names of the jobs: one per algorithm and game."""
-    unknown = [game for game in (*config.games, *config.dqn_games) if game not in Config().games]
+    unknown = [game for game in (*config.games, *config.dqn_games) if game not in GAMES]
     if unknown:
-        raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(Config().games)}.")
+        raise ValueError(f"games has {unknown[0]!r}, expected one or more of {', '.join(GAMES)}.")
     return [f"pqn_{game}" for game in config.games] + [f"dqn_{game}" for game in config.dqn_games]
 
 
@@ -176,7 +177,7 @@ class _Runs:
         for _ in self.ticks:
             runs, _ = population.advance(runs)
             evaluations.append(self.evaluate(population, runs, etas))
-            parameters.append(jax.tree.map(np.array, runs.learner.parameters))
+            parameters.append(jax.tree.map(np.array, runs.learner.agent))
         self.last = runs
         return evaluations, parameters
 
@@ -193,7 +194,7 @@ class _Runs:
 
 def scores(rows: Table, method: str) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Return the `[P]` steps at which a method was evaluated and its `[G, S, P]` scores."""
-    games = [game for game in Config().games if game in rows["game"]]
+    games = [game for game in GAMES if game in rows["game"]]
     found = []
     for game in games:
         here = rows["game"] == game
