@@ -220,7 +220,7 @@ def eta_path(
         tol: None for the exact path, which suits models of up to ten thousand states. With a number, models of any
             size get a path whose values are proven to be within `tol` of the optimum in every state at every price.
             Where the exact path is expected to take less time, its policies are taken. For dense models, this proof is
-            a check by random numbers that misses an error with a probability below 1e-14 for each state and action.
+            a check by random numbers that misses an error with a probability below 1e-12 for each state and action.
         progress: Called with the number of switches (or of prices solved, with `tol`) so far and the price reached.
     """
     lazy = LazyMDP(mdp, default_policy, 0.0)
