@@ -12,8 +12,8 @@ errors of one choice, two for each policy. The claims are linear, so `E . g` is 
 standard normal numbers once the gains of each choice and the values of each state are added up with weights `g`. It is
 normally distributed with standard deviation `|E|`, so its size is below `|E| / 100` with a probability of 0.008. With 6
 such vectors, the largest result times 100 bounds `|E|`, except with a probability of `0.008 ** 6 < 3e-13` for each
-choice. The vectors are always the same and do not depend on the model. Rounding errors of the sums are estimated and
-added, so that no tolerance is accepted that they could hide.
+choice. The vectors are always the same and do not depend on the model. The rounding errors of the
+sums themselves are estimated, not bounded, and added.
 """
 
 from __future__ import annotations
