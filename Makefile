@@ -5,6 +5,11 @@ BIN := $(VENV)/bin
 # Errors only: pip's remarks about this machine's package sources are not shown. Python compiles what it imports, which
 # is a small part of what is installed.
 PIP := PIP_NO_COMPILE=1 $(BIN)/python -m pip --disable-pip-version-check -qq
+# What the tests need beyond the extras. moto is installed separately, and with the botocore that s3fs needs: otherwise pip
+# takes the newest one, which s3fs refuses.
+TORCH := torch==2.13.0
+TABLES := pandas duckdb
+INSTALL_MOTO = $(PIP) install 'moto[s3,server]>=5' "botocore==$$($(BIN)/python -c 'import botocore; print(botocore.__version__)')"
 # The test that runs the code of a page of the documentation; some pages need JAX or Stable-Baselines3.
 PAGES := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_follows_it
 # Where the tests are that need Stable-Baselines3, which are marked `interop`; the test that needs ale-py alone.
@@ -14,7 +19,7 @@ INTEROP := tests/defaults/test_sb3.py tests/explain/test_record.py tests/learn/d
 GAMES := tests/explain/test_record.py tests/explain/test_replays.py tests/experiments/test_compiled_play.py
 ALE := tests/wrappers/test_lazy_vector_action.py::test_atari_vector_env
 
-.PHONY: demo test lint types pytest test-interop test-deep test-sweep test-browser seeds soak docs format bench results reports screenshots clean
+.PHONY: demo test lint types pytest extras test-interop test-deep test-sweep test-browser seeds soak docs format bench results reports screenshots clean
 
 demo: $(VENV)/demo
 	$(BIN)/lazymdp reproduce --out demo
@@ -111,17 +116,24 @@ $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e '.[docs]'
 	touch $@
 
+# What `make docs`, `test-interop`, `test-deep` and `test-sweep` need, installed at once, which is faster.
+extras: $(VENV)/extras
+
+$(VENV)/extras: pyproject.toml $(VENV)/dev
+	$(PIP) install $(TORCH) -e '.[dev,docs,deep,minatar,atari,sb3,ray,cloud]' $(TABLES)
+	$(INSTALL_MOTO)
+	touch $(VENV)/docs $(VENV)/interop $(VENV)/deep $(VENV)/sweep $@
+
 $(VENV)/deep: pyproject.toml $(VENV)/dev
 	$(PIP) install -e '.[dev,deep,minatar,atari]'
 	touch $@
 
 $(VENV)/sweep: pyproject.toml $(VENV)/deep
-	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]' pandas duckdb
-	# moto separately, and with the botocore that s3fs needs: otherwise pip takes the newest one, which s3fs refuses.
-	$(PIP) install 'moto[s3,server]>=5' "botocore==$$($(BIN)/python -c 'import botocore; print(botocore.__version__)')"
+	$(PIP) install -e '.[dev,deep,minatar,ray,cloud]' $(TABLES)
+	$(INSTALL_MOTO)
 	touch $@
 
 $(VENV)/interop: pyproject.toml $(VENV)/dev
-	$(PIP) install torch==2.13.0
+	$(PIP) install $(TORCH)
 	$(PIP) install -e '.[dev,deep,sb3]' 'ale-py>=0.11'
 	touch $@

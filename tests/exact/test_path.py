@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from random_models import NOT_INDEXABLE, Model, models, random_model
 
 import lazymdp as lz
-from lazymdp.exact import path_thinned, path_within_tol
+from lazymdp.exact import path_within_tol
 
 
 def brute(model, eta):
@@ -302,7 +302,7 @@ def test_long_paths_do_not_lose_accuracy():
 
 
 @pytest.mark.parametrize(("n_states", "gamma", "n_absorbing"), [(30, 0.9, 0), (40, 0.99, 2), (120, 0.95, 1)])
-def test_a_tolerance_thins_the_exact_path_of_a_dense_model(monkeypatch, n_states, gamma, n_absorbing):
+def test_a_tolerance_takes_the_exact_path_of_a_dense_model(monkeypatch, n_states, gamma, n_absorbing):
     """Solving one price after another would take several times as long as the exact path itself."""
     model = random_model(3, n_states=n_states, n_actions=3, gamma=gamma, n_absorbing=n_absorbing)
     exact = lz.eta_path(model.mdp, model.default)
@@ -310,70 +310,11 @@ def test_a_tolerance_thins_the_exact_path_of_a_dense_model(monkeypatch, n_states
     monkeypatch.setattr(path_within_tol, "_solve_at", None)
     for tol in (0.2, 1e-3, 1e-7):
         path = lz.eta_path(model.mdp, model.default, tol=tol)
-        assert path.breakpoints.size <= exact.breakpoints.size
-        for eta in np.concatenate([[0.0], 0.99 * exact.breakpoints, exact.breakpoints, 1.01 * exact.breakpoints]):
-            missing = exact.value_at(eta) - path.value_at(eta)
-            assert -1e-9 <= missing.min() <= missing.max() <= tol
-    assert lz.eta_path(model.mdp, model.default, tol=0.2).breakpoints.size < exact.breakpoints.size
-
-
-@pytest.mark.parametrize("n_absorbing", [0, 2])
-def test_where_a_tolerance_needs_most_policies_each_is_evaluated_once(monkeypatch, n_absorbing):
-    """Two lines each, chosen in several rounds, took up to three times as long as the exact path itself."""
-    model = random_model(4, n_states=80, n_actions=3, gamma=0.95, n_absorbing=n_absorbing)
-    exact, evaluated, right = lz.eta_path(model.mdp, model.default), [], path_thinned._values
-    monkeypatch.setattr(path_thinned, "_evaluate", None)  # an error if called
-    monkeypatch.setattr(path_thinned, "_values", lambda *given: (evaluated.append(given[2].size), right(*given))[1])
-    path = lz.eta_path(model.mdp, model.default, tol=1e-8)
-    assert sum(evaluated) == exact.breakpoints.size + 1
-    np.testing.assert_array_equal(path.breakpoints, exact.breakpoints)
-    np.testing.assert_array_equal(path.switches, exact.switches)
-
-
-@pytest.mark.parametrize("place", [0, 17, -1])
-def test_a_walk_with_a_wrong_value_or_policy_is_not_proven(monkeypatch, place):
-    model = random_model(4, n_states=60, n_actions=3, gamma=0.9)
-    lazy = lz.LazyMDP(model.mdp, model.default, 0.0)
-    monkeypatch.setattr(path_thinned, "_trace", None)  # an error if the path is thinned after all
-    monkeypatch.setattr(path_thinned, "_evaluate", lambda *_: None)
-    assert path_thinned.thinned_trace(lazy, 1e-6, 0.05, None, None) is not None
-
-    def wrong_values(*given):
-        values = right_values(*given)
-        values[2, place] += 1e-4
-        return values
-
-    def wrong_policy(walk, progress, policies):
-        trace = right_walk(walk, progress, policies)
-        action = policies[place][0]
-        action[np.flatnonzero(~lazy.mdp.absorbing)[5]] += 1  # one action on, or from lazy to none of them
-        action %= lazy.mdp.n_actions + 1
-        return trace
-
-    right_values, right_walk = path_thinned._values, path_thinned.follow
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_thinned, "_values", wrong_values)
-        assert path_thinned.thinned_trace(lazy, 1e-6, 0.05, None, None) is None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_thinned, "follow", wrong_policy)
-        assert path_thinned.thinned_trace(lazy, 1e-6, 0.05, None, None) is None
-
-
-def test_a_thinned_path_is_not_returned_without_a_proof():
-    """A wrong line of one policy, as rounding errors on the exact path could make it, is noticed."""
-    model = random_model(3, n_states=12, n_actions=3, gamma=0.9)
-    lazy = lz.LazyMDP(model.mdp, model.default, 0.0)
-
-    def wrong(walk, gains):
-        lines = right(walk, gains)
-        lines[-1, :, 2] += 1e-3
-        return lines
-
-    assert path_thinned.thinned_trace(lazy, 1e-2, 0.05, None, None) is not None
-    right = path_thinned.Tableau.lines
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_thinned.Tableau, "lines", wrong)
-        assert path_thinned.thinned_trace(lazy, 1e-2, 0.05, None, None) is None
+        np.testing.assert_allclose(path.breakpoints, exact.breakpoints, rtol=1e-10)
+        np.testing.assert_array_equal(path.switches, exact.switches)
+        for eta in np.concatenate([[0.0], 0.99 * exact.breakpoints[::10], 1.01 * exact.breakpoints[::10]]):
+            value, _, _ = brute(model, eta)
+            assert np.abs(path.value_at(eta) - value).max() <= 1e-9
 
 
 def test_a_tolerance_holds_at_price_0_where_only_the_last_policy_has_a_large_error():

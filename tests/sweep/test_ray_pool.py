@@ -18,7 +18,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def test_a_lost_node_a_killed_process_and_a_poisoned_run_leave_the_table_of_an_undisturbed_sweep():
     pytest.importorskip("jax")
     pytest.importorskip("ray", reason="pip install 'lazymdp[ray]'")
-    quickly = "from lazymdp.sweep import engine; engine._FIRST_WAIT = 0.2"  # twice four attempts at the poisoned run
+    # The poisoned run is tried three times in each sweep, enough for a run that is hit by both kills.
+    quickly = "from lazymdp.sweep import engine; engine._FIRST_WAIT, engine.RETRIES = 0.2, 2"
     code = f"{quickly}; import sweep; sweep.prepare(); sweep.faults(6, 512, 3)"
     environment = os.environ | {"SLOW_LAKE_PAUSE": "0.002"}
     made = subprocess.run(

@@ -32,7 +32,7 @@ class Odd(gym.Wrapper):
             if os.fork() == 0:  # keeps the pipe open
                 time.sleep(100)
             os.kill(os.getpid(), 9)
-        time.sleep(0.003)
+        time.sleep(0.001)
         return self.env.step(action)
 
 gym.register("Odd-v0", lambda: Odd(gym.make("FrozenLake-v1", max_episode_steps=30)))
@@ -74,8 +74,8 @@ def test_a_killed_process_a_hang_and_a_stop_each_leave_a_checkpoint(job, tmp_pat
     outcome = supervise(job, address, limits, stop.is_set)
     assert outcome.status == "stopped" and "last.safetensors" in folder.names(f"runs/{name}/training")
     (tmp_path / "ODD_HANGS").write_text("")
-    outcome = supervise(job, address, Limits(checkpoint_seconds=0.1, hang_seconds=15.0))
-    assert outcome.status == "failed" and outcome.reason == "it gave no sign of life for 15 s"
+    outcome = supervise(job, address, Limits(checkpoint_seconds=0.1, hang_seconds=6.0))
+    assert outcome.status == "failed" and outcome.reason == "it gave no sign of life for 6 s"
     (tmp_path / "ODD_HANGS").unlink()
     outcome = supervise(job, address, limits)
     assert outcome.status == "done", (outcome.reason, outcome.log)

@@ -60,7 +60,7 @@ class EtaPath:
         start_control_counts: `[B+1]` expected discounted number of controls `K` of each optimal policy from the start
             distribution. The value with the price is `V - eta K`.
         tol: Proven sup-norm error of `value_at`; 0 for an exact path, which has rounding errors only. With a tolerance,
-            everything else describes the policies found. These are optimal up to `tol`, and there are fewer of them.
+            everything else describes the policies found. These are optimal up to `tol`, and there may be fewer of them.
     """
 
     mdp: MDP
@@ -219,7 +219,9 @@ def eta_path(
         default_policy: `[S, A]` probabilities of the actions taken when the agent is lazy.
         tol: None for the exact path, which suits models of up to ten thousand states. With a number, models of any
             size get a path whose values are proven to be within `tol` of the optimum in every state at every price.
-        progress: Called with the number of switches (with `tol`, of prices solved) so far and the price reached.
+            Where the exact path is expected to take less time, its policies are taken. For dense models, this proof is
+            a check by random numbers that misses an error with a probability below 1e-12 for each state and action.
+        progress: Called with the number of switches (or of prices solved, with `tol`) so far and the price reached.
     """
     lazy = LazyMDP(mdp, default_policy, 0.0)
     mdp.check_infinite_horizon()

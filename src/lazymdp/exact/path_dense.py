@@ -30,9 +30,6 @@ from lazymdp.lazy import LazyMDP
 _BLOCK = 64
 """Number of steps that are collected before they are applied to the tableau."""
 
-_TOGETHER = 50_000
-"""Entries of right-hand sides from which threads, which LAPACK starts to solve them together, pay off."""
-
 _LARGEST_TABLEAU = 150_000_000
 """Largest number of entries in a tableau: 1.2 GB, and as much again while it is filled."""
 
@@ -180,27 +177,14 @@ class Tableau:
 
     def base_value(self) -> NDArray[np.float64]:
         """Returns the base value of the policy, `[S]`."""
-        return self._value if self.is_fresh else self.lines(self.lazy_gains()[None])[0, 0]
-
-    def lazy_gains(self) -> NDArray[np.float64]:
-        """Returns `alpha` and `beta` of being lazy for one step in each state, `[2, states that are not absorbing]`."""
-        gains = np.zeros((2, self.alive.size))
+        if self.is_fresh:
+            return self._value
+        right = self._lazy_rewards.copy()  # of the always-lazy policy, less the gain of being lazy for one step
         lazy = np.flatnonzero(self.slot_action == self.lazy_action)
-        gains[:, self.slot_state[lazy]] = self._alpha[lazy], self._beta[lazy]
-        return gains
-
-    def lines(self, gains: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the base values and control counts of `n` policies, `[n, 2, S]`, from the gains of being lazy."""
-        right = -gains  # [n, 2, states]
-        right[:, 0] += self._lazy_rewards
-        lines = np.zeros((len(gains), 2, self.action.size))
-        flat = right.reshape(-1, self.alive.size)
-        if flat.size >= _TOGETHER:
-            found = scipy.linalg.lapack.dgetrs(*self._lazy_factors, flat.T)[0].T
-        else:  # one right-hand side at a time: see `Factorized`
-            found = np.array([scipy.linalg.lapack.dgetrs(*self._lazy_factors, b)[0] for b in flat])
-        lines[:, :, self.alive] = found.reshape(right.shape)
-        return lines
+        right[self.slot_state[lazy]] -= self._alpha[lazy]
+        value = np.zeros(self.action.size)
+        value[self.alive] = scipy.linalg.lapack.dgetrs(*self._lazy_factors, right)[0]
+        return value
 
     def still_gains(self, slot: int, eta: float) -> bool:
         """Returns whether the choice in `slot` is better than the policy just below `eta`."""

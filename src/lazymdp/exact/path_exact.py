@@ -40,8 +40,8 @@ from lazymdp.lazy import LazyMDP
 Progress = Callable[[int, float], None]
 """Callback that receives the number of steps so far and the price reached."""
 
-Policies = list[tuple[NDArray[np.int32], NDArray[np.float64]]]
-"""Policies `[S]`, and for each the gains of being lazy for one step, `[2, states that are not absorbing]`."""
+Segment = Callable[[float, float], None]
+"""Callback that receives the largest and the smallest price at which the walk's present policy is optimal."""
 
 _SMALL = 100
 """Largest number of states for which a tableau is always used."""
@@ -95,15 +95,9 @@ def exact_trace(lazy: LazyMDP, factors: DenseFactors | None = None, progress: Pr
     return follow(SparseWalk(lazy) if is_sparse(lazy) else Tableau(lazy, factors), progress)
 
 
-def follow(walk: SparseWalk | Tableau, progress: Progress | None = None, policies: Policies | None = None) -> Trace:
-    """Records the policies of a walk that begins with the always-lazy policy; `policies` receives them in full."""
-
-    def keep() -> None:
-        if policies is not None and isinstance(walk, Tableau):
-            policies.append((walk.action.astype(np.int32), walk.lazy_gains()))
-
+def follow(walk: SparseWalk | Tableau, progress: Progress | None = None, segment: Segment | None = None) -> Trace:
+    """Records the policies of a walk that begins with the always-lazy policy; `segment` is called for each."""
     trace = Trace()
-    keep()
     trace.start_base_values.append(walk.start_base_value)
     trace.start_control_counts.append(0.0)
     eta = np.inf
@@ -118,8 +112,9 @@ def follow(walk: SparseWalk | Tableau, progress: Progress | None = None, policie
                 walk.step(tied)
             if not np.array_equal(before, walk.action):
                 trace.add(eta, before, walk.action, walk.start_base_value, walk.start_control_count)
-                keep()
                 before = walk.action.copy()
+            if segment is not None:
+                segment(eta, crossing)
             if not choices:
                 trace.last_value = walk.base_value()
                 return trace

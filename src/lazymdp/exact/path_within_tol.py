@@ -6,12 +6,16 @@ in some state, the price at which the lines of the two policies meet is solved t
 same way. This stops when the distance is at most `tol` everywhere, which proves the error of the path. If rounding
 errors do not allow such a proof, an error is raised. Policies and lines at a new price are computed from those at the
 two prices around it.
+
+Where so many prices would be solved that the exact path is faster, that is followed and its error bounded: see
+`path_checked` for dense models and `_exact_if_faster` for sparse ones.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,9 +27,9 @@ from lazymdp.exact.error_bound import Certificate
 from lazymdp.exact.eta_bounds import largest_lazy_gap
 from lazymdp.exact.krylov import bicgstab
 from lazymdp.exact.linear import PolicySystem, action_values, policy_line
+from lazymdp.exact.path_checked import checked_trace
 from lazymdp.exact.path_exact import Progress, Trace, follow, is_sparse
 from lazymdp.exact.path_sparse import SparseWalk
-from lazymdp.exact.path_thinned import Point, distance, meeting_price, thinned_trace
 from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP
 
@@ -48,14 +52,41 @@ _ROUNDS = 6
 """Number of rounds of policy iteration from the policies at neighboring prices."""
 
 
+class Point(NamedTuple):
+    """A price, a policy, its line `base_value - eta * control_count`, and the proven error of its value there."""
+
+    eta: float
+    action: NDArray[np.int64]  # [S]
+    line: NDArray[np.float64]  # [2, S]: base value and control count
+    error: float
+
+    def at(self, eta: float) -> NDArray[np.float64]:
+        """Returns the policy's value, `[S]`, at another price."""
+        return self.line[0] - eta * self.line[1]
+
+
+def distance(high: Point, low: Point, eta: float) -> float:
+    """Returns the largest distance of the lines of two policies below the chord, at a price between theirs."""
+    weight = (eta - low.eta) / (high.eta - low.eta)
+    chord = weight * (high.at(high.eta) + high.error) + (1.0 - weight) * (low.at(low.eta) + low.error)
+    return float((chord - np.minimum(high.at(eta), low.at(eta))).max())
+
+
+def meeting_price(high: Point, low: Point, start: NDArray[np.float64]) -> float:
+    """Returns the price at which the lines from the start distribution meet; halfway if that is not between them."""
+    steeper = float(start @ (low.line[1] - high.line[1]))
+    crossing = float(start @ (low.line[0] - high.line[0])) / steeper if steeper > 0.0 else np.nan
+    return crossing if low.eta < crossing < high.eta else 0.5 * (high.eta + low.eta)
+
+
 def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None) -> Trace:
     """Finds policies from `eta_max` down to price 0 whose values are within `tol` of the optimum in every state."""
     mdp = lazy.mdp
     system = PolicySystem(mdp, lazy.default_policy)
-    top = largest_lazy_gap(mdp, lazy.default_policy, system)
-    dense = _dense_path(lazy, tol, top, system, progress)
+    dense = _dense_path(lazy, tol, system, progress)
     if dense is not None:
         return dense
+    top = largest_lazy_gap(mdp, lazy.default_policy, system)
     trace = Trace()
     solved = 0
 
@@ -144,16 +175,18 @@ def _exact_if_faster(lazy: LazyMDP, tol: float, high: Point, low: Point, progres
     return trace if sum(bound) <= tol else None
 
 
-def _dense_path(lazy: LazyMDP, tol: float, top: float, system: PolicySystem, progress: Progress | None) -> Trace | None:
-    """Returns policies of the exact path of a dense model where that is expected to take less time, or None."""
-    gamma = lazy.mdp.gamma
-    if gamma == 1.0 or top == 0.0 or is_sparse(lazy):
+def _dense_path(lazy: LazyMDP, tol: float, system: PolicySystem, progress: Progress | None) -> Trace | None:
+    """Returns the exact path of a dense model, checked, where that is expected to take less time; or None."""
+    mdp, default = lazy.mdp, lazy.default_policy
+    if mdp.gamma == 1.0 or is_sparse(lazy):
         return None
+    value = system.solve(np.einsum("sa,sa->s", default, mdp.rewards)[None])[0]
+    top = float((action_values(mdp, mdp.rewards, value).max(axis=1) - value)[~mdp.absorbing].max(initial=0.0))
     # Lines are at most top / (1 - gamma) below the optimum.
-    prices = _PRICES * np.sqrt(top / (1.0 - gamma) / tol)
-    if prices * _STEPS_PER_DENSE_PRICE < lazy.mdp.n_states:
+    prices = _PRICES * np.sqrt(top / (1.0 - mdp.gamma) / tol)
+    if prices * _STEPS_PER_DENSE_PRICE < mdp.n_states:
         return None
-    return thinned_trace(lazy, tol, _EVALUATED, system.dense_factors, progress)
+    return checked_trace(lazy, (1.0 - _EVALUATED) * tol, top, system.dense_factors, progress)
 
 
 def certified_error(lazy: LazyMDP, value: NDArray[np.float64], certificate: Certificate | None = None) -> float:

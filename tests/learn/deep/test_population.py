@@ -1,5 +1,7 @@
 """Many runs as one program: each is the run it would be alone, and the MinAtar study evaluates them all."""
 
+import functools
+
 import numpy as np
 import pytest
 from small_runs import chain, compiled
@@ -7,6 +9,7 @@ from small_runs import chain, compiled
 jax = pytest.importorskip("jax")
 
 from lazymdp.experiments import minatar, minatar_pretrained  # noqa: E402
+from lazymdp.learn.deep import config as deep_config  # noqa: E402
 from lazymdp.learn.deep import prices  # noqa: E402
 from lazymdp.learn.deep.compiled_defaults import uniform  # noqa: E402
 from lazymdp.learn.deep.config import PQNConfig  # noqa: E402
@@ -76,8 +79,10 @@ def test_a_run_can_have_a_default_policy_of_its_own_and_start_from_given_paramet
     assert (np.asarray(ended.episodes) > 0).all()
 
 
-def test_the_study_of_pretrained_agents_has_a_row_for_every_method_evaluation_and_seed():
+def test_the_study_of_pretrained_agents_has_a_row_for_every_method_evaluation_and_seed(monkeypatch):
     pytest.importorskip("pgx")
+    small = functools.partial(deep_config.default_config, hidden=(8,), batch_size=8)
+    monkeypatch.setattr(deep_config, "default_config", small)
     config = minatar_pretrained.Config(
         seeds=2, dqn_steps=2048, points=2, etas=(0.0, 0.05, 0.5), episodes=2, max_steps=20
     )

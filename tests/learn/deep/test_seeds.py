@@ -4,8 +4,6 @@ Here and not in `tests/test_docs.py`, because parameters are known only after th
 """
 
 import csv
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,13 +16,20 @@ TESTS = Path(__file__).parents[2]
 TABLE = TESTS.parent / "benchmarks" / "results" / "seeds.csv"
 
 
-def test_every_learning_test_has_a_row_for_each_of_its_parameters(tmp_path):
+class Collected:
+    """Keeps what a session of pytest collects."""
+
+    def pytest_collection_finish(self, session):
+        self.ids = [item.nodeid for item in session.items]
+
+
+def test_every_learning_test_has_a_row_for_each_of_its_parameters(tmp_path, capsys):
     files = [path for path in sorted(TESTS.rglob("test_*.py")) if "pytest.mark.learning" in path.read_text("utf-8")]
-    options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-m", "learning", "--seeds", "2"]
-    command = [sys.executable, "-m", "pytest", *options, "--seeds-table", str(tmp_path / "seeds.csv"), *map(str, files)]
-    collected = subprocess.run(command, capture_output=True, text=True, cwd=TESTS.parent)
-    assert collected.returncode == 0, collected.stdout + collected.stderr
-    seeds = Counter(without_seed(line) for line in collected.stdout.splitlines() if seed_of(line) is not None)
+    options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "learning"]
+    options += ["--seeds", "2", "--seeds-table", str(tmp_path / "seeds.csv"), "--rootdir", str(TESTS.parent)]
+    collected = Collected()  # in this process, which has imported JAX already
+    assert pytest.main([*options, *map(str, files)], plugins=[collected]) == 0, capsys.readouterr()
+    seeds = Counter(without_seed(test) for test in collected.ids if seed_of(test) is not None)
     assert seeds and set(seeds.values()) == {2}
     there = {test.partition("::")[0] for test in seeds}  # without Stable-Baselines3, its tests are not collected
     with open(TABLE, newline="") as file:

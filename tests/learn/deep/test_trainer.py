@@ -431,7 +431,7 @@ def test_the_quality_is_that_of_the_episodes_in_a_window():
 
 
 def test_a_dial_on_top_of_a_rule_is_evaluated_at_every_price_and_beside_the_rule():
-    rows = expert_rules.make_job(expert_rules.Config(share=0.02, episodes=3), "lean_1")
-    assert set(rows["game"]) == {"lean"} and set(rows["seed"]) == {1} and set(rows["steps"]) == {2_000}
+    rows = expert_rules.make_job(expert_rules.Config(share=0.005, episodes=3), "lean_1")
+    assert set(rows["game"]) == {"lean"} and set(rows["seed"]) == {1} and set(rows["steps"]) == {500}
     assert rows["eta"][0] == 0.0 and rows["eta"][-2] == 5.0 and np.isinf(rows["eta"][-1])
     assert rows["control_rate"][-1] == 0.0 and 20.0 < rows["mean_return"][-1] < 80.0

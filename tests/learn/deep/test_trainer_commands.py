@@ -3,7 +3,6 @@
 Here and not in `tests/cli`, because these tests train: `make test` leaves them out, `make test-deep` runs them.
 """
 
-import functools
 import json
 import os
 import shutil
@@ -72,11 +71,6 @@ def test_train_and_evaluate_and_what_the_folder_contains(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "run: 8 episodes at each price" in shown and "other: 8 episodes" in shown and "default alone" in shown
     assert picture.read_bytes().startswith(b"\x89PNG")
-    for kind in ("svg", "pdf"):  # the same data give the same bytes
-        for name in ("first", "second"):
-            assert main([*map(str, both), "--plot", str(tmp_path / f"{name}.{kind}")]) == 0
-        assert (tmp_path / f"first.{kind}").read_bytes() == (tmp_path / f"second.{kind}").read_bytes()
-    capsys.readouterr()
     assert main([*map(str, both), "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["run"] for line in lines] == [str(folder), str(other)]
@@ -312,39 +306,24 @@ def wait_for(process, happened):
 
 
 KILLED = {
-    "pqn killed": (signal.SIGKILL, "FrozenLake-v1", OPTIONS, 204_800),
-    "pqn terminated": (signal.SIGTERM, "FrozenLake-v1", OPTIONS, 204_800),
-    "pqn killed on the host": (signal.SIGKILL, "CartPole-v1", OPTIONS, 20_480),
-    "dqn killed": (signal.SIGKILL, "FrozenLake-v1", DQN_OPTIONS, 65_536),
-    "dqn killed on the host": (signal.SIGKILL, "CartPole-v1", DQN_OPTIONS, 5_120),
+    "pqn": ("FrozenLake-v1", OPTIONS, 204_800),
+    "pqn on the host": ("CartPole-v1", OPTIONS, 20_480),
+    "dqn": ("FrozenLake-v1", DQN_OPTIONS, 65_536),
+    "dqn on the host": ("CartPole-v1", DQN_OPTIONS, 5_120),
 }
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    """Returns the run of a command that nothing interrupts, made once."""
-
-    @functools.cache
-    def run(*command):
-        folder = tmp_path_factory.mktemp("whole") / "run"
-        assert main([*command, "-o", str(folder)]) == 0
-        return RunFolder(folder)
-
-    return run
-
-
-@pytest.mark.parametrize(("how", "env", "options", "total"), KILLED.values(), ids=KILLED)
-def test_a_run_that_is_killed_continues_as_if_nothing_had_happened(
-    tmp_path, uninterrupted, how, env, options, total, capsys
-):
+@pytest.mark.parametrize(("env", "options", "total"), KILLED.values(), ids=KILLED)
+def test_a_run_that_is_killed_continues_as_if_nothing_had_happened(tmp_path, env, options, total, capsys):
     training = ["train", env, *options, "--steps", str(total), "--checkpoint-seconds", "0.1"]
     command = [sys.executable, "-m", "lazymdp", *training, "-o", str(tmp_path / "killed")]
-    whole = uninterrupted(*training)  # first, so that the other process finds its programs compiled
+    assert main([*training, "-o", str(tmp_path / "whole")]) == 0  # first: the other process finds its programs compiled
+    whole = RunFolder(tmp_path / "whole")
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=read_only_cache())
     last = tmp_path / "killed" / "last.json"
     wait_for(process, lambda: last.exists() and json.loads(last.read_text())["step"] >= total // 8)
-    os.kill(process.pid, how)
-    assert process.wait(300) == {signal.SIGKILL: -9, signal.SIGTERM: 130}[how]
+    process.kill()
+    assert process.wait(300) == -signal.SIGKILL
     stopped = RunFolder(tmp_path / "killed").read()
     assert total // 8 <= stopped.step < total
     assert main(["resume", str(tmp_path / "killed"), "--episodes", "4"]) == 0
