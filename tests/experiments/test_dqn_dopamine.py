@@ -83,6 +83,27 @@ def test_runs_with_the_older_network_are_judged_only_where_there_are_no_others(m
     plt.close(figure)
 
 
+def test_averaged_agents_are_judged_where_there_are_some_and_all_training_with_the_target_network(made_up):
+    rows = dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",)))["runs"]
+    older = dict(rows) | {"average_share": np.zeros(rows["game"].size), "mean_return": rows["mean_return"] - 10.0}
+    both = {name: np.concatenate([column, older[name]]) for name, column in rows.items()}
+    points, expected = (dqn_dopamine_figure._frontiers(dqn_dopamine_figure._current(given), "Gravitar")[0.5]
+                        for given in (both, rows))  # fmt: skip
+    np.testing.assert_allclose(points["mean_return"], expected["mean_return"])
+    compared = dqn_dopamine_figure.comparison(dqn_dopamine_figure._current(both))
+    assert set(compared["seeds"].tolist()) == {2}
+
+
+def test_shares_are_the_largest_at_prices_with_little_control(made_up):
+    [found] = dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",)))["shares"]["up_to_100%"].tolist()
+    assert found == 1.1
+    rows = dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",)))["runs"]
+    rows["control_rate"] = np.where(rows["eta"] == 0.05, 0.6, rows["control_rate"])
+    shares = dqn_dopamine_figure.shares(rows)
+    assert [shares[f"up_to_{percent}%"][0] for percent in (100, 75, 30)] == [1.1, 1.1, 0.05]
+    assert shares["plain_dqn"][0] == 300.0 and shares["default_alone"][0] == 15.0
+
+
 def test_speeds_are_measured_side_by_side(made_up):
     speed = dqn_dopamine.run(dqn_dopamine.Config(games=("Gravitar",)))["speed"]
     assert speed["agent"].tolist() == ["dqn", "dial"] and speed["runs_beside"].tolist() == [1, 1]

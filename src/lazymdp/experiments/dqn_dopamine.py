@@ -7,9 +7,10 @@ standard deviations over five seeds of training returns in one million frames ("
 computed for our runs, for the dial from its episodes at price 0. Afterwards, each network plays whole episodes at each
 price, with weights in half precision and 0.1% random choices.
 
-In the first runs the newest network chose the actions, today it is the target network (`acts` in the table of runs).
-Claims and figure use runs of today's kind for the games that have one. The table of speeds has the frames per second of
-the runs that were trained side by side.
+In the first runs the newest network chose the actions and was evaluated; today it is the target network that chooses
+(`acts` in the table of runs), and an average of these networks that is evaluated (`average_share`). Claims and figure
+use runs of today's kind for the games that have one. The table of speeds has the frames per second of the runs that
+were trained side by side, the table of shares how much of plain dqn's return is left with little control.
 
 Return of the dial against its control rate; one point per price, the leftmost is the default policy alone; 95%
 intervals over episodes. The cross is plain dqn after the same number of frames (evaluated or while training, whichever
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lazymdp.experiments.atari_runs import evaluated, train_in
-from lazymdp.experiments.dqn_dopamine_figure import AGENTS, PUBLISHED, speeds
+from lazymdp.experiments.dqn_dopamine_figure import AGENTS, PUBLISHED, shares, speeds
 from lazymdp.experiments.dqn_dopamine_figure import claims as claims
 from lazymdp.experiments.dqn_dopamine_figure import plot as plot
 from lazymdp.experiments.experiment import Progress, Table, Tables, table
@@ -67,7 +68,7 @@ def run(config: Config, progress: Progress | None = None, parts: Parts | None = 
             return make_job(config, job, folder / RUNS / job)
 
         rows = run_jobs(jobs(config), make, progress, parts)
-        return {"runs": rows, "speed": speeds(rows)}
+        return {"runs": rows, "speed": speeds(rows), "shares": shares(rows)}
 
 
 def jobs(config: Config) -> list[str]:

@@ -15,6 +15,7 @@ from lazymdp.experiments.experiment import Claim, Table, Tables, stacked, table
 from lazymdp.show import styled
 
 AGENTS = ("dqn", "dial")
+_PERCENTS = (100, 75, 30, 10)
 _SPEED = ("game", "agent", "seed", "runs_beside", "seconds", "frames_per_second", "of_all_runs")
 PUBLISHED = {
     "Boxing": {5: (24.049, 3.046), 10: (56.627, 3.408)},
@@ -57,16 +58,19 @@ def _where(rows: Table, **wanted: Any) -> dict[str, NDArray[Any]]:
 
 
 def _current(rows: Table) -> dict[str, NDArray[Any]]:
-    """Return the runs to be judged: for each game and agent those with today's defaults, or all if there are none.
+    """Return the rows to be judged: for each game and agent those with today's defaults, or all if there are none.
 
-    By default the target network chooses in training. The first runs were made when the newest network chose.
+    By default the target network chooses in training, and the agent is an average, which is evaluated. In the first
+    runs the newest network chose, and in some later ones it was the newest network that was evaluated.
     """
     kept = np.ones(len(rows["game"]), dtype=bool)
+    played = rows["phase"] == "evaluation"
     for game in np.unique(rows["game"]):
         for agent in AGENTS:
             here = (rows["game"] == game) & (rows["agent"] == agent)
-            if (rows["acts"][here] == "target").any():
-                kept &= ~here | (rows["acts"] == "target")
+            for where, today in ((here, rows["acts"] == "target"), (here & played, rows["average_share"] > 0.0)):
+                if today[where].any():
+                    kept &= ~where | today
     return {name: column[kept] for name, column in rows.items()}
 
 
@@ -193,12 +197,12 @@ def speeds(rows: Table) -> Table:
     """
     timed = _where(rows, phase="training", eta=0.0)
     timed = {name: column[np.isfinite(timed["time"])] for name, column in timed.items()}
-    runs = list(
-        dict.fromkeys(zip(timed["game"].tolist(), timed["agent"].tolist(), timed["seed"].tolist(), strict=True))
-    )
-    clocks = {run: _where(timed, game=run[0], agent=run[1], seed=run[2]) for run in runs}
+    timed["average_share"] = np.nan_to_num(timed["average_share"])  # runs from before there was the setting
+    names = ("game", "agent", "seed", "average_share")
+    runs = list(dict.fromkeys(zip(*(timed[name].tolist() for name in names), strict=True)))
+    clocks = {run: _where(timed, **dict(zip(names, run, strict=True))) for run in runs}
     parts = []
-    for (game, agent, seed), own in clocks.items():
+    for (game, agent, seed, _), own in clocks.items():
         first, last = own["time"].min(), own["time"].max()
         beside = [one for one in clocks.values() if one["time"].min() < last and one["time"].max() > first]
         span = [max(one["time"].min() for one in beside), min(one["time"].max() for one in beside)]
@@ -210,6 +214,31 @@ def speeds(rows: Table) -> Table:
                       frames_per_second=round(made / seconds), of_all_runs=round(sum(all_made) / seconds))
             )  # fmt: skip
     return stacked(parts) if parts else {name: np.array([]) for name in _SPEED}
+
+
+def shares(rows: Table) -> Table:
+    """Return how much of plain DQN's return the dial keeps with little control: one row per game and kind of dial.
+
+    A share is the largest one at the prices at which the control rate is at most so many percent. Where plain DQN's
+    return is negative, there are no shares.
+    """
+    rows = _current(rows)
+    parts = []
+    for game in _games(rows):
+        for high, points in _frontiers(rows, game).items():
+            base = _base(rows, game, int(_where(rows, phase="evaluation", game=game, agent="dial")["frames"][0]))
+            best = {
+                f"up_to_{percent}%": np.round(points["share"][points["control_rate"] <= percent / 100].max(), 2)
+                if base > 0.0
+                else np.nan
+                for percent in _PERCENTS
+            }
+            alone = points["mean_return"][np.isinf(points["eta"])]
+            parts.append(
+                table(game=game, highest_price=high, plain_dqn=round(base, 1),
+                      default_alone=round(float(alone[0]), 1) if alone.size else np.nan, **best)
+            )  # fmt: skip
+    return stacked(parts)
 
 
 def plot(data: Tables) -> Figure:

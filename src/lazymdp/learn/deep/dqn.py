@@ -29,6 +29,9 @@ Deviations from Dopamine's DQN (JAX, defaults), apart from the price:
 6. The replay buffer holds a whole number of steps per environment: 999,936 instead of 1,000,000 for 128 environments.
 7. Evaluation is greedy by default (`lazymdp evaluate --epsilon 0.001` is Dopamine's protocol). Episodes in progress are
    lost when emulators are replaced or a run on Atari is resumed.
+8. On Atari, the trained agent is the average of the networks that chose over about the last 5% of the steps
+   (`average_share`), because a single network can play far worse than those before and after it. Training does not
+   depend on it.
 
 Deviations from the paper:
 
