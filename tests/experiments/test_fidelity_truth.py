@@ -18,14 +18,30 @@ def states(world, start):
     return {name: column[chosen] for name, column in DATA["states"].items()}
 
 
+def spearman(here, measure):
+    rounded = (np.round(here[name] / np.abs(here[name]).max(), 9) for name in (measure, "loss"))
+    return spearmanr(*rounded).statistic
+
+
 @pytest.mark.parametrize("world", fidelity_worlds.WORLDS)
 @pytest.mark.parametrize("start", STARTS)
 def test_the_committed_correlations_are_those_of_the_committed_states(world, start):
     here = states(world, start)
-    for measure in set(fidelity_worlds.MEASURES) - {"random"}:
-        rounded = (np.round(here[name] / np.abs(here[name]).max(), 9) for name in (measure, "loss"))
-        expected = spearmanr(*rounded).statistic
-        assert correlation(DATA, world, start, measure) == pytest.approx(expected, abs=1e-9)
+    for measure in set(fidelity_worlds.MEASURES) - {"mask", "random"}:
+        assert correlation(DATA, world, start, measure) == pytest.approx(spearman(here, measure), abs=1e-9)
+
+
+def test_the_masks_have_a_row_in_every_world_that_is_the_mean_of_five():
+    masks = DATA["masks"]
+    for world in fidelity_worlds.WORLDS:
+        for start in STARTS:
+            here = states(world, start)
+            found = [spearman(here, f"mask_{index}") for index in range(5)]
+            assert correlation(DATA, world, start, "mask") == pytest.approx(np.mean(found), abs=1e-9)
+            of_masks = masks["correlation"][(masks["world"] == world) & (masks["start"] == start)]
+            assert of_masks == pytest.approx(found, abs=1e-9)
+            assert np.isfinite(correlation(DATA, world, start, "mask_optimum"))
+    assert "mask" not in DATA["agreement"]["measure"][DATA["agreement"]["world"] == fidelity_worlds.RANDOM_MODELS]
 
 
 def test_the_committed_loss_of_a_single_state_is_lazy_gap_times_visits_of_the_changed_policy():

@@ -22,7 +22,15 @@ QUICK = {
     "theorem4": {"models": 12},
     "kdt-path": {"checks": 4},
     "samples": {"seeds": 2, "doublings": 2, "alphas": (0.5, 1.0)},
-    "fidelity-truth": {"models": 3, "n_states": 12, "draws": 2, "seeds": 2, "episodes": 3},
+    "fidelity-truth": {
+        "models": 3,
+        "n_states": 12,
+        "draws": 2,
+        "seeds": 2,
+        "episodes": 3,
+        "masks": 2,
+        "mask_steps": 300,
+    },
 }
 SPOILED = {
     "fig2": ("states", "lazy_gap", 1.0),

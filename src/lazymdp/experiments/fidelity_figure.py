@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from lazymdp._colors import BLUE, CONTROL, FAINT, INK, LAZY, VALUE_STOPS
 from lazymdp.experiments.experiment import Claim, Table, Tables, table
-from lazymdp.experiments.fidelity_worlds import MEASURES, RANDOM_MODELS, WORLDS
+from lazymdp.experiments.fidelity_worlds import MEASURES, RANDOM_MODELS, WORLDS, measures_of
+from lazymdp.measure.statistics import mean_interval
 from lazymdp.show import styled
 
 PLACES = (*WORLDS, RANDOM_MODELS)
@@ -27,6 +28,12 @@ _LINES = {
     "random": (LAZY, "random"),
 }
 _PLAYED = (("Rivers & Bridges", "replace"), ("Rivers & Bridges", "keep"), ("FrozenLake 4x4", "replace"))
+_OF_MASKS = (
+    ("gain_kept", "gain kept", ".0%"),
+    ("blinded", "steps blinded", ".0%"),
+    ("correlation", "rank correlation", ".2f"),
+    ("overlap", "overlap", ".2f"),
+)
 
 
 def summary(data: Tables) -> dict[str, dict[str, NDArray[Any]]]:
@@ -35,7 +42,10 @@ def summary(data: Tables) -> dict[str, dict[str, NDArray[Any]]]:
     for start in STARTS:
         columns: dict[str, Any] = {"measure": list(MEASURES.values())}
         for place in PLACES:
-            columns[place] = [_cell(_row(data["agreement"], place, start, name)) for name in MEASURES]
+            known = measures_of(place)
+            columns[place] = [
+                _cell(_row(data["agreement"], place, start, name)) if name in known else "-" for name in MEASURES
+            ]
         found[f"ground_truth_{start}"] = table(**columns)
     scores = data["scores"]
     columns = {"protocol": scores["protocol"], "steps handed over": [f"{share:.1%}" for share in scores["share"]]}
@@ -43,7 +53,18 @@ def summary(data: Tables) -> dict[str, dict[str, NDArray[Any]]]:
         ends = (scores[f"{name}change{end}"] for end in ("", "_low", "_high"))
         columns[f"change of return, {label}"] = [f"{m:.1f} [{a:.1f}, {b:.1f}]" for m, a, b in zip(*ends, strict=True)]
         columns[f"score, {label}"] = ["-" if np.isnan(one) else f"{one:.2f}" for one in scores[f"{name}score"]]
-    return found | {"scores_table": table(**columns)}
+    return found | {"scores_table": table(**columns), "masks_table": _masks_table(data["masks"])}
+
+
+def _masks_table(masks: Table) -> dict[str, NDArray[Any]]:
+    """Return the mean of every column of `masks` for each world and start, with its interval over masks."""
+    cases = list(dict.fromkeys(zip(masks["world"].tolist(), masks["start"].tolist(), strict=True)))
+    columns: dict[str, Any] = {"world": [world for world, _ in cases], "start": [start for _, start in cases]}
+    for name, label, form in _OF_MASKS:
+        rows = [masks[name][(masks["world"] == world) & (masks["start"] == start)] for world, start in cases]
+        intervals = [mean_interval(row) for row in rows]
+        columns[label] = [f"{mean:{form}} [{low:{form}}, {high:{form}}]" for mean, low, high in intervals]
+    return table(**columns)
 
 
 def _cell(row: dict[str, float]) -> str:
@@ -177,19 +198,23 @@ def plot(data: Tables) -> Figure:
 
 
 def _draw_correlations(ax: Axes, data: Tables, start: str) -> None:
-    numbers = np.array([[correlation(data, place, start, name) for place in PLACES] for name in MEASURES])
+    numbers = np.full((len(MEASURES), len(PLACES)), np.nan)
+    for column, place in enumerate(PLACES):
+        for row, name in enumerate(MEASURES):
+            if name in measures_of(place):
+                numbers[row, column] = correlation(data, place, start, name)
     colors = LinearSegmentedColormap.from_list("value", VALUE_STOPS)
     ax.imshow(np.clip(numbers, 0.0, 1.0), cmap=colors, vmin=0.0, vmax=1.0, aspect="auto")
     for (row, column), number in np.ndenumerate(numbers):
         shade = "white" if number > 0.6 else INK
-        ax.text(
-            column, row, f"{number:.2f}".replace("-0.00", "0.00"), ha="center", va="center", color=shade, fontsize=8.5
-        )
+        shown = "-" if np.isnan(number) else f"{number:.2f}".replace("-0.00", "0.00")
+        ax.text(column, row, shown, ha="center", va="center", color=shade, fontsize=8.5)
     ax.set_xticks(range(len(PLACES)), _SHORT, fontsize=7.5)
     ax.set_yticks(range(len(MEASURES)), list(MEASURES.values()))
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    ax.axhline(5.5, color="white", linewidth=3)  # below: references that know the visits, and random
+    for below in (5.5, 7.5):  # masks; references that know the visits, and random
+        ax.axhline(below, color="white", linewidth=3)
     ax.set_title(f"{STARTS[start]}:\nrank correlation with the exact loss (1 is best)")
 
 

@@ -5,10 +5,11 @@ and the optimal base policy everywhere else. The loss of return is computed by l
 compared with it.
 
 Upper left: rank correlation of each measure with the exact loss, with the world's own start and with a uniform one,
-which visits every state; below the line, references that know how often a state is visited. Upper right: exact loss if
-a share of the states is handed over, as a fraction of what the optimum gains over the default policy. Lower row:
-episodes played with steps handed over, with 95 % intervals over seeds; Replace hands over the most important steps
-(higher is better), Keep all others (lower is better).
+which visits every state. Between the lines, masks after StateMask, learned (not in random models) and at their exact
+optimum; below, references that know how often a state is visited. Upper right: exact loss if a share of the states is
+handed over, as a fraction of what the optimum gains over the default policy. Lower row: episodes played with steps
+handed over, with 95 % intervals over seeds; Replace hands over the most important steps (higher is better), Keep all
+others (lower is better).
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazymdp.experiments import fidelity_worlds
+from lazymdp.experiments import fidelity_masks, fidelity_worlds
 from lazymdp.experiments.experiment import Progress, Tables, stacked, table
 from lazymdp.experiments.fidelity_figure import claims as claims
 from lazymdp.experiments.fidelity_figure import plot as plot
 from lazymdp.experiments.fidelity_figure import summary
-from lazymdp.experiments.fidelity_worlds import MEASURES, OF_VALUES, RANDOM_MODELS, WORLDS, CartPoleRegulator, Optimum
+from lazymdp.experiments.fidelity_worlds import (
+    MEASURES,
+    OF_VALUES,
+    RANDOM_MODELS,
+    WORLDS,
+    CartPoleRegulator,
+    Optimum,
+    measures_of,
+)
 from lazymdp.mdp import MDP
 from lazymdp.measure.agreement import rank_correlation, top_count, top_overlap, top_sets
 from lazymdp.measure.control_removal import removal_loss, removal_loss_of_sets
@@ -65,7 +74,11 @@ class Config:
     episodes: int = 10
     """Number of played episodes per seed, measure and share; half as many on CartPole, where they are long."""
     seed: int = 0
-    """Random seed of the models and the random sets."""
+    """Random seed of the models, the random sets and the masks."""
+    masks: int = 5
+    """Number of masks trained for each world and start; those of the default settings are in the repository."""
+    mask_steps: int = 50_000
+    """Steps that are played to train a mask."""
 
 
 def run(config: Config, progress: Progress | None = None) -> Tables:
@@ -80,12 +93,17 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
         if progress is not None:
             progress(done, jobs)
 
-    agreement, sets, states = [], [], []
+    agreement, sets, states, masks = [], [], [], []
+    trained = fidelity_masks.Masks(config.seed, config.masks, config.mask_steps)
     for name in WORLDS:
-        for start, found, losses, columns in _judged(fidelity_worlds.model(name), config, rng):
+        for start, mdp, best in _with_starts(fidelity_worlds.model(name)):
+            mask = trained.of(name, start, mdp, best)
+            best = best._replace(measures=best.measures | {"mask": mask})
+            found, losses, columns = _judge(mdp, best, config, rng)
             agreement.append(_agreement_rows(name, start, found[None]))
             sets.append(_set_rows(name, start, config.shares, losses[None]))
             states.append(table(world=name, start=start, **columns))
+            masks.append(table(world=name, start=start, **fidelity_masks.effect(mdp, best, mask)))
         tell()
     for start, found, losses in _judge_random_models(config, rng, tell):
         agreement.append(_agreement_rows(RANDOM_MODELS, start, found))
@@ -95,6 +113,7 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
         "agreement": stacked(agreement),
         "sets": stacked(sets),
         "states": stacked(states),
+        "masks": stacked(masks),
         "curves": curves,
         "areas": areas,
         "scores": _scores(config, tell),
@@ -105,14 +124,13 @@ def run(config: Config, progress: Progress | None = None) -> Tables:
 # -- the ground truth ------------------------------------------------------------------------------------------------
 
 
-def _judged(
-    mdp: MDP, config: Config, rng: np.random.Generator
-) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64], dict[str, NDArray[Any]]]]:
-    """Judge the measures with the start distribution of a model, and with a uniform one."""
+def _with_starts(mdp: MDP) -> Iterator[tuple[str, MDP, Optimum]]:
+    """Solve a model with its own start distribution, and with a uniform one."""
     best = fidelity_worlds.optimum(mdp)
-    yield "own", *_judge(mdp, best, config, rng)
-    everywhere = fidelity_worlds.from_everywhere(mdp)
-    yield "everywhere", *_judge(everywhere, fidelity_worlds.with_visits(best, everywhere), config, rng)
+    for start, started in (("own", mdp), ("everywhere", fidelity_worlds.from_everywhere(mdp))):
+        known = fidelity_worlds.with_visits(best, started)
+        optimal = fidelity_masks.optimal_mask(started, known)
+        yield start, started, known._replace(measures=known.measures | {"mask_optimum": optimal})
 
 
 def _judge(
@@ -129,42 +147,51 @@ def _judge(
     truth = removal_loss(mdp, best.policy, best.default_policy)[alive]
     visited = best.measures["visits"][alive] > _NEVER
     shuffled = rng.permuted(np.tile(np.arange(truth.size, dtype=float), (config.draws, 1)), axis=1)
-    agreement = np.empty((len(MEASURES), 3))
-    for row, name in enumerate(MEASURES):
-        candidates = shuffled if name == "random" else best.measures[name][alive][None]
-        agreement[row] = np.mean(
+    known = {name: np.atleast_2d(measure)[:, alive] for name, measure in best.measures.items()} | {"random": shuffled}
+    candidates = [known[name] for name in MEASURES if name in known]
+    agreement = [
+        np.mean(
             [
                 (
                     rank_correlation(values, truth),
                     rank_correlation(values[visited], truth[visited]),
                     top_overlap(values, truth),
                 )
-                for values in candidates
+                for values in rows
             ],
             axis=0,
         )
-    columns = {"state": np.flatnonzero(alive), "loss": truth} | {n: m[alive] for n, m in best.measures.items()}
-    return agreement, _set_losses(mdp, best, shuffled, config, rng), columns
+        for rows in candidates
+    ]
+    columns = {"state": np.flatnonzero(alive), "loss": truth}
+    for name, rows in known.items():
+        if name == "mask":
+            columns |= {f"mask_{index}": row for index, row in enumerate(rows)}
+        elif name != "random":
+            columns[name] = rows[0]
+    return np.array(agreement), _set_losses(mdp, best, candidates, config, rng), columns
 
 
 def _set_losses(
-    mdp: MDP, best: Optimum, shuffled: NDArray[np.float64], config: Config, rng: np.random.Generator
+    mdp: MDP, best: Optimum, candidates: list[NDArray[np.float64]], config: Config, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return `[M, K, 2]` losses of handing over the top and the bottom states, as fractions of the whole gain."""
+    """Return `[M, K, 2]` losses of handing over the top and the bottom states, as fractions of the whole gain.
+
+    The mean is taken over the candidates `[N, alive states]` of each of the M measures.
+    """
     alive = np.flatnonzero(~mdp.absorbing)
     sets, owners = [np.ones((1, alive.size), dtype=bool)], [np.full((1, 3), -1)]  # first: everything is handed over
-    for row, name in enumerate(MEASURES):
-        candidates = shuffled if name == "random" else best.measures[name][alive][None]
+    for row, rows in enumerate(candidates):
         for column, share in enumerate(config.shares):
             for side, sign in enumerate((1.0, -1.0)):
-                for values in candidates:
+                for values in rows:
                     drawn = top_sets(sign * values, top_count(alive.size, share), config.draws, rng)
                     sets.append(drawn)
                     owners.append(np.tile([row, column, side], (len(drawn), 1)))
     members = np.zeros((sum(map(len, sets)), mdp.n_states), dtype=bool)
     members[:, alive] = np.concatenate(sets)
     losses = removal_loss_of_sets(mdp, best.policy, best.default_policy, members)
-    shape = (len(MEASURES), len(config.shares), 2)
+    shape = (len(candidates), len(config.shares), 2)
     flat = np.ravel_multi_index(np.concatenate(owners)[1:].T, shape)
     counts = np.bincount(flat, minlength=int(np.prod(shape)))
     return (np.bincount(flat, losses[1:] / losses[0], int(np.prod(shape))) / counts).reshape(shape)
@@ -178,8 +205,8 @@ def _judge_random_models(
     making = np.random.default_rng([config.seed, 1])  # its own generator: the models do not depend on other settings
     for _ in range(config.models):
         mdp = fidelity_worlds.random_model(making, config.n_states, config.n_actions, config.successors, config.gamma)
-        for start, agreement, losses, _ in _judged(mdp, once, rng):
-            found[start].append((agreement, losses))
+        for start, started, best in _with_starts(mdp):
+            found[start].append(_judge(started, best, once, rng)[:2])
         tell()
     return [(start, np.array([a for a, _ in pairs]), np.array([b for _, b in pairs])) for start, pairs in found.items()]
 
@@ -189,7 +216,7 @@ def _agreement_rows(world: str, start: str, found: NDArray[np.float64]) -> dict[
 
     The columns with `lead` are the number of the lazy-gap, the first measure, minus that of the measure.
     """
-    columns: dict[str, Any] = {"world": world, "start": start, "measure": list(MEASURES)}
+    columns: dict[str, Any] = {"world": world, "start": start, "measure": measures_of(world)}
     for index, name in enumerate(("correlation", "correlation_visited", "overlap")):
         interval = mean_interval(found[:, :, index])
         columns |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
@@ -202,12 +229,12 @@ def _set_rows(
     world: str, start: str, shares: tuple[float, ...], losses: NDArray[np.float64]
 ) -> dict[str, NDArray[Any]]:
     """Return one row per measure and share from `[N, M, K, 2]`."""
-    count = len(MEASURES)
+    names = measures_of(world)
     columns: dict[str, Any] = {
         "world": world,
         "start": start,
-        "measure": np.repeat(list(MEASURES), len(shares)),
-        "share": np.tile(shares, count),
+        "measure": np.repeat(names, len(shares)),
+        "share": np.tile(shares, len(names)),
     }
     for side, name in enumerate(("top", "bottom")):
         interval = mean_interval(losses[:, :, :, side])

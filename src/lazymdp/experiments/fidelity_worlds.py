@@ -36,14 +36,22 @@ MEASURES = {
     "importance_advice": "importance advice, HIGHLIGHTS",
     "negative_entropy": "policy entropy, negative",
     "value": "value",
+    "mask": "mask, learned",
+    "mask_optimum": "mask, optimum",
     "visits": "visit frequency",
     "lazy_gap_visits": "lazy-gap times visit frequency",
     "random": "random",
 }
-"""Measures by name, with their labels. Importance advice and HIGHLIGHTS are the same number, max - min of q. The last
-three are references: the visit frequency and the product need the model or many episodes."""
+"""Measures by name, with their labels. Importance advice and HIGHLIGHTS are the same number, max - min of q. Masks
+are learned in every world, but not in random models. The last three are references: the visit frequency and the product
+need the model or many episodes."""
 OF_VALUES = tuple(MEASURES)[:6]
 """Measures that need nothing but the action values of the state (and critical eta, those at every price)."""
+
+
+def measures_of(world: str) -> list[str]:
+    """Return the measures of a world, or of the random models."""
+    return [name for name in MEASURES if (name, world) != ("mask", RANDOM_MODELS)]
 
 
 class Optimum(NamedTuple):
@@ -52,7 +60,7 @@ class Optimum(NamedTuple):
     Attributes:
         policy: `[S, A]` optimal base policy; actions that tie share their probability.
         default_policy: `[S, A]` uniform.
-        measures: For every measure but "random": `[S]` importance; larger is more important.
+        measures: For every measure but "random": `[S]` importance; larger is more important. Of masks: `[N, S]`.
     """
 
     policy: NDArray[np.float64]

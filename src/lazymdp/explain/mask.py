@@ -12,7 +12,7 @@ Deviations from StateMask (Cheng et al. 2023, "StateMask: explaining deep reinfo
 NeurIPS):
 
 1. StateMask minimizes the distance of the returns by a primal-dual method. Here the bonus is the dual variable: it
-   rises by a factor while the episodes keep at least `1 - _TOLERANCE` of `G`, and falls otherwise. A reward for
+   rises by a factor while the episodes keep at least `1 - TOLERANCE` of `G`, and falls otherwise. A reward for
    blinding is the form of RICE (Cheng et al. 2024), and makes the problem a lazy-MDP whose price is the bonus.
 2. The blinded agent is replaced by the default policy, which need not be random.
 3. The network is a small one in NumPy, and the budget is small: `STEPS` instead of millions.
@@ -44,11 +44,11 @@ _FIRST = 0.1
 _ROLLOUT = 1_024
 """Steps between updates, at least; episodes are played to their end."""
 _EPOCHS, _CLIP, _LEARNING_RATE, _ENTROPY, _LAMBDA, _GAMMA = 4, 0.2, 1e-3, 0.01, 0.95, 0.99
-_TOLERANCE = 0.1
+TOLERANCE = 0.1
 """Share of the gain over the default policy that may be lost."""
 _BONUS_RATE = 0.1
 """Change of the logarithm of the bonus after each update."""
-_FIRST_BONUS, _BONUS_RANGE = 0.2, (1e-3, 10.0)
+_FIRST_BONUS, BONUS_RANGE = 0.2, (1e-3, 10.0)
 """Sum of the bonuses if all steps of an episode of the agent are blinded, in units of G: at first, and its range."""
 
 
@@ -133,7 +133,7 @@ def train_mask(
         done += _steps(last)
         learner.update(last, 1.0 - min(done / steps, 1.0))
         kept = (float(np.mean([episode.reward.sum() for episode in last])) - default) / learner.gain
-        learner.adapt(kept >= 1.0 - _TOLERANCE)
+        learner.adapt(kept >= 1.0 - TOLERANCE)
         if progress is not None:
             progress(min(done, steps), steps)
     about = {
@@ -185,7 +185,7 @@ class MaskLearner:
         returns = np.array([episode.reward.sum() for episode in first])
         self.gain = gain if gain > 0.0 else float(np.abs(returns).mean()) or 1.0
         length = max(1.0, float(np.mean([len(episode.kept) for episode in first if episode.kept[0]])))
-        self._bonus, self._range = _FIRST_BONUS / length, np.array(_BONUS_RANGE) / length
+        self._bonus, self._range = _FIRST_BONUS / length, np.array(BONUS_RANGE) / length
         self._rng = rng
         seen = np.concatenate([episode.seen for episode in first])
         self._policy = SmallNetwork(seen, 1, 0.0, 1.0, rng)
