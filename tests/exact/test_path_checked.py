@@ -98,3 +98,13 @@ def test_a_path_is_not_returned_if_it_may_be_wrong(monkeypatch, wrong):
 
     monkeypatch.setattr(path_checked, "CheckedWalk", Wrong)
     assert checked_trace(*given) is None
+
+
+def test_a_tolerance_below_rounding_errors_gets_the_exact_path_and_a_warning():
+    model = random_model(5, n_states=130, n_actions=2, gamma=0.9999)
+    with pytest.warns(lz.NotConverged, match="tol = 1e-09 is too small to be proven here.*the exact path"):
+        found = lz.eta_path(model.mdp, model.default, tol=1e-9)
+    exact = lz.eta_path(model.mdp, model.default)
+    assert found.tol == 0.0
+    np.testing.assert_array_equal(found.breakpoints, exact.breakpoints)
+    assert lz.eta_path(model.mdp, model.default, tol=1.0).tol == 1.0

@@ -220,7 +220,8 @@ def eta_path(
         tol: None for the exact path, which suits models of up to ten thousand states. With a number, models of any
             size get a path whose values are proven to be within `tol` of the optimum in every state at every price.
             Where the exact path is expected to take less time, its policies are taken. For dense models, this proof is
-            a check by random numbers that misses an error with a probability below 1e-12 for each state and action.
+            a check by random numbers that misses an error with a probability below 1e-12 for each state and action. If
+            rounding errors are too large for the check, the path is the exact one, with `tol` 0 and a warning.
         progress: Called with the number of switches (or of prices solved, with `tol`) so far and the price reached.
     """
     lazy = LazyMDP(mdp, default_policy, 0.0)
@@ -229,7 +230,15 @@ def eta_path(
     check_lifetimes(mdp, lazy.default_defect)
     if tol is not None:
         allowed = check_tol(tol, ", or None for the exact path")
-        return _assemble(lazy, certified_trace(lazy, allowed, progress), allowed)
+        certified = certified_trace(lazy, allowed, progress)
+        if certified is not None:
+            return _assemble(lazy, certified, allowed)
+        warnings.warn(
+            f"tol = {allowed:g} is too small to be proven here, because of rounding errors: this is the exact path, "
+            "which has rounding errors only, and whose tol is 0.",
+            NotConverged,
+            stacklevel=2,
+        )
     system = PolicySystem(mdp, lazy.default_policy)
     top = largest_lazy_gap(mdp, lazy.default_policy, system)  # refuses what would have rounding errors as breakpoints
     trace = exact_trace(lazy, system.dense_factors, progress) if top > 0.0 else always_lazy(lazy)

@@ -43,7 +43,7 @@ Progress = Callable[[int, float], None]
 Segment = Callable[[float, float], None]
 """Callback that receives the largest and the smallest price at which the walk's present policy is optimal."""
 
-_SMALL = 100
+SMALL = 100
 """Largest number of states for which a tableau is always used."""
 
 _DENSE = 0.1
@@ -135,4 +135,4 @@ def follow(walk: SparseWalk | Tableau, progress: Progress | None = None, segment
 def is_sparse(lazy: LazyMDP) -> bool:
     """Returns whether a walk with `V` and `K` and sweeps over the transitions is faster than one with a tableau."""
     n_states, n_actions = lazy.mdp.rewards.shape
-    return n_states > _SMALL and lazy.mdp.transitions.nnz < _DENSE * n_states * n_states * n_actions
+    return n_states > SMALL and lazy.mdp.transitions.nnz < _DENSE * n_states * n_states * n_actions

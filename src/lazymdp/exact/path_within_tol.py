@@ -28,7 +28,7 @@ from lazymdp.exact.eta_bounds import largest_lazy_gap
 from lazymdp.exact.krylov import bicgstab
 from lazymdp.exact.linear import PolicySystem, action_values, policy_line
 from lazymdp.exact.path_checked import checked_trace
-from lazymdp.exact.path_exact import Progress, Trace, follow, is_sparse
+from lazymdp.exact.path_exact import SMALL, Progress, Trace, follow, is_sparse
 from lazymdp.exact.path_sparse import SparseWalk
 from lazymdp.exact.solve import NotConverged, Solution, solve
 from lazymdp.lazy import LazyMDP
@@ -79,13 +79,20 @@ def meeting_price(high: Point, low: Point, start: NDArray[np.float64]) -> float:
     return crossing if low.eta < crossing < high.eta else 0.5 * (high.eta + low.eta)
 
 
-def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None) -> Trace:
-    """Finds policies from `eta_max` down to price 0 whose values are within `tol` of the optimum in every state."""
+def certified_trace(lazy: LazyMDP, tol: float, progress: Progress | None = None) -> Trace | None:
+    """Finds policies from `eta_max` down to price 0 whose values are within `tol` of the optimum in every state.
+
+    Returns:
+        The policies; None for a dense model in which rounding errors are too large for the check of the exact path, and
+        any other proof would take far longer than that path.
+    """
     mdp = lazy.mdp
     system = PolicySystem(mdp, lazy.default_policy)
-    dense = _dense_path(lazy, tol, system, progress)
-    if dense is not None:
-        return dense
+    highest = _top_if_exact_is_faster(lazy, tol, system)
+    if highest is not None:
+        dense = checked_trace(lazy, (1.0 - _EVALUATED) * tol, highest, system.dense_factors, progress)
+        if dense is not None or mdp.n_states > SMALL:
+            return dense
     top = largest_lazy_gap(mdp, lazy.default_policy, system)
     trace = Trace()
     solved = 0
@@ -175,8 +182,8 @@ def _exact_if_faster(lazy: LazyMDP, tol: float, high: Point, low: Point, progres
     return trace if sum(bound) <= tol else None
 
 
-def _dense_path(lazy: LazyMDP, tol: float, system: PolicySystem, progress: Progress | None) -> Trace | None:
-    """Returns the exact path of a dense model, checked, where that is expected to take less time; or None."""
+def _top_if_exact_is_faster(lazy: LazyMDP, tol: float, system: PolicySystem) -> float | None:
+    """Returns the largest lazy-gap of a dense model whose exact path is expected to take less time, otherwise None."""
     mdp, default = lazy.mdp, lazy.default_policy
     if mdp.gamma == 1.0 or is_sparse(lazy):
         return None
@@ -184,9 +191,7 @@ def _dense_path(lazy: LazyMDP, tol: float, system: PolicySystem, progress: Progr
     top = float((action_values(mdp, mdp.rewards, value).max(axis=1) - value)[~mdp.absorbing].max(initial=0.0))
     # Lines are at most top / (1 - gamma) below the optimum.
     prices = _PRICES * np.sqrt(top / (1.0 - mdp.gamma) / tol)
-    if prices * _STEPS_PER_DENSE_PRICE < mdp.n_states:
-        return None
-    return checked_trace(lazy, (1.0 - _EVALUATED) * tol, top, system.dense_factors, progress)
+    return None if prices * _STEPS_PER_DENSE_PRICE < mdp.n_states else top
 
 
 def certified_error(lazy: LazyMDP, value: NDArray[np.float64], certificate: Certificate | None = None) -> float:

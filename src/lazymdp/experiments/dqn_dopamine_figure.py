@@ -15,7 +15,7 @@ from lazymdp.experiments.experiment import Claim, Table, Tables, stacked, table
 from lazymdp.show import styled
 
 AGENTS = ("dqn", "dial")
-_PERCENTS = (100, 75, 30, 10)
+_PERCENTS = (100, 75, 50, 30, 10)
 _SPEED = ("game", "agent", "seed", "runs_beside", "seconds", "frames_per_second", "of_all_runs")
 PUBLISHED = {
     "Boxing": {5: (24.049, 3.046), 10: (56.627, 3.408)},
