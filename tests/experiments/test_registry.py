@@ -1,6 +1,5 @@
 """Every experiment of the registry: data in, claims and figure out; settings are explained and can be varied."""
 
-import functools
 from dataclasses import fields
 from pathlib import Path
 
@@ -46,12 +45,15 @@ SPOILED = {
 """A column and the values that make a claim fail."""
 
 
-@functools.cache
-def quick(name):
-    """Runs an experiment with small settings, once. Returns its data and the progress that it reported."""
-    told = []
+@pytest.fixture(scope="module", params=QUICK)
+def quick(request):
+    """Runs an experiment with small settings. Returns its name, its data and the progress that it reported.
+
+    As a fixture of the module, it has pytest run the tests of one experiment after each other, on one worker.
+    """
+    name, told = request.param, []
     config = EXPERIMENTS[name].config(**QUICK[name])
-    return EXPERIMENTS[name].run(config, lambda done, total: told.append((done, total))), told
+    return name, EXPERIMENTS[name].run(config, lambda done, total: told.append((done, total))), told
 
 
 def same(data, other):
@@ -87,9 +89,9 @@ def test_all_but_the_studies_run_on_a_cpu():
     assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_data_claims_and_figure_survive_the_way_to_the_disk_and_back(name, tmp_path):
-    experiment, (data, _) = EXPERIMENTS[name], quick(name)
+def test_data_claims_and_figure_survive_the_way_to_the_disk_and_back(quick, tmp_path):
+    name, data, _ = quick
+    experiment = EXPERIMENTS[name]
     claims = experiment.claims(data)
     results_io.save(tmp_path, data, results_io.Record(name, {}, "", 0.0, {}, ""), claims)
     read = results_io.load(tmp_path)
@@ -101,10 +103,10 @@ def test_data_claims_and_figure_survive_the_way_to_the_disk_and_back(name, tmp_p
     plt.close(figure)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_claims_fail_where_the_data_say_so(name):
+def test_claims_fail_where_the_data_say_so(quick):
+    name, found, _ = quick
     where, column, value = SPOILED[name]
-    data = {key: dict(columns) for key, columns in quick(name)[0].items()}
+    data = {key: dict(columns) for key, columns in found.items()}
     data[where][column] = np.broadcast_to(value, data[where][column].shape)
     assert not all(claim.holds for claim in EXPERIMENTS[name].claims(data))
 
@@ -129,8 +131,7 @@ def test_the_same_seed_gives_the_same_data_and_another_seed_other_data():
     same(fig7.run(config), fig7.run(config))
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_progress_reaches_its_end(name):
-    _, told = quick(name)
+def test_progress_reaches_its_end(quick):
+    _, _, told = quick
     assert told[-1][0] == told[-1][1]
     assert len({total for _, total in told}) == 1
