@@ -108,3 +108,14 @@ def test_a_tolerance_below_rounding_errors_gets_the_exact_path_and_a_warning():
     assert found.tol == 0.0
     np.testing.assert_array_equal(found.breakpoints, exact.breakpoints)
     assert lz.eta_path(model.mdp, model.default, tol=1.0).tol == 1.0
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0 - 1.5e-11])
+def test_a_model_without_a_choice_has_nothing_to_check(gamma):
+    """Next to a discount of 1, rounding errors look like a lazy-gap."""
+    steps = np.array(
+        [[0.11, 0.26, 0.01, 0.62], [0.04, 0.14, 0.26, 0.56], [0.02, 0.04, 0.47, 0.47], [0.0, 0.0, 0.0, 1.0]]
+    )
+    mdp = lz.MDP(steps[:, None], np.array([[-0.5], [1.37], [2.0], [0.0]]), gamma)
+    for tol in (1e-9, 1e-6, 1e-3, 1.0):
+        assert lz.eta_path(mdp, np.ones((4, 1)), tol=tol).breakpoints.size == 0

@@ -107,9 +107,10 @@ class CheckedWalk(Tableau):
         gains += self._weights[1]
         states, actions = self._rows
         found = np.abs(gains[states, actions] - sums[np.searchsorted(self.alive, states), actions])
-        largest = max(float(np.abs(values).max()), float(np.abs(sums).max()))
+        largest = max(float(np.abs(values).max()), float(np.abs(sums).max(initial=0.0)))
         rounding = EPS * np.sqrt(self.steps + mdp.max_successors) * largest  # typical of sums as long as these
-        return float(np.sqrt(2.0) * _FACTOR * (max(found.max(), np.abs(lazy).max()) + rounding))
+        wrong = max(found.max(initial=0.0), np.abs(lazy).max(initial=0.0))  # there may be no choice or state to check
+        return float(np.sqrt(2.0) * _FACTOR * (wrong + rounding))
 
 
 @numba.njit(cache=True, nogil=True)
