@@ -1,6 +1,6 @@
 """Runs of `dqn` on Atari: trained on a GPU that several of them share, and evaluated there or later.
 
-A run keeps three things in its folder: its agent and its newest network, both in half precision, and the reports of its
+A run keeps its agent, its newest network if that is another one, both in half precision, and the reports of its
 training. A run that is stopped leaves them as they were less than a minute before. It cannot be continued, because its
 replay buffer, of seven gigabytes, is not saved. A run that is complete is not trained again but evaluated, so that the
 folder of a run can be carried from a machine with a GPU to one without.
@@ -60,7 +60,8 @@ def train_in(folder: Path, env: str, seed: int, frames: int, settings: dict[str,
                 write_csv(folder / name, dict(zip(columns, np.reshape(rows, (-1, len(columns))).T, strict=True)))
             arrays = run.arrays()
             newest = {name: array for name, array in arrays.items() if not name.startswith(AVERAGE)}
-            for name, kept in ((NEWEST, newest), (AGENT, arrays)):
+            agents = {NEWEST: newest, AGENT: arrays} if run.config.settings.average_share else {AGENT: arrays}
+            for name, kept in agents.items():
                 new = folder / f"new-{name}"
                 shutil.rmtree(new, ignore_errors=True)
                 write_agent(run.config, kept, run.step, new)
@@ -75,7 +76,7 @@ def evaluated(folder: Path, episodes: int, max_steps: int) -> dict[str, NDArray[
     """Evaluate the agent of a run, and return the rows of its training and of its evaluation.
 
     Each price of the agent and the default policy alone are played with the same seed and 0.1% random choices; so is
-    the newest network, at fewer prices, if the agent is an average.
+    the newest network, at fewer prices, if the run has kept it.
     """
     from lazymdp import learn
     from lazymdp.learn.deep.run_folder import RunFolder
@@ -101,7 +102,7 @@ def evaluated(folder: Path, episodes: int, max_steps: int) -> dict[str, NDArray[
         ]
 
     plays = plays_of(AGENT, None)
-    if settings.average_share and (folder / NEWEST).is_dir():
+    if (folder / NEWEST).is_dir():
         plays += plays_of(NEWEST, NEWEST_ETAS if settings.is_range else None)
     reports, clock = read_table(folder / _REPORTS), read_table(folder / _CLOCK)
     return run_rows(

@@ -58,7 +58,7 @@ def _where(rows: Table, **wanted: Any) -> dict[str, NDArray[Any]]:
 
 
 def _current(rows: Table) -> dict[str, NDArray[Any]]:
-    """Return the rows to be judged: for each game and agent those with today's defaults, or all if there are none.
+    """Return the rows that count: for each game and agent those made with today's defaults, or all if there are none.
 
     By default the target network chooses in training, and the agent is an average, which is evaluated. In the first
     runs the newest network chose, and in some later ones it was the newest network that was evaluated.

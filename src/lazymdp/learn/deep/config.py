@@ -40,7 +40,11 @@ CONTROL_ETA = (0.005, 5.0)
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig:
-    """Settings shared by all algorithms."""
+    """Settings shared by all algorithms.
+
+    When an older run is loaded, a setting that did not exist yet gets its default. The default of a new setting must
+    therefore keep the old behavior; `DQNConfig.atari` and the like may choose another value for new runs.
+    """
 
     steps: int = 3_000_000
     """Total agent steps over all environments, rounded down to whole iterations (at least one)."""

@@ -178,7 +178,7 @@ class DQN:
         return _ActingOnly(self.env, self.config, self.default_policy, self.steps)
 
     def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
-        """Adds the network that chooses to the average, if there is one; DQN learns after every step."""
+        """Adds the network that chooses to the average, if there is one. (Learning takes place after every step.)"""
         if not self.config.average_share:
             return learner
         weight = 1.0 / jnp.maximum(1.0, self.config.average_share * (iteration + 1.0))
@@ -250,7 +250,7 @@ class _ActingOnly(DQN):
         return False
 
     def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
-        """Does nothing, so that the average stays as it is."""
+        """Leaves the average as it is."""
         return learner
 
 

@@ -111,7 +111,7 @@ class RunFolder:
             raise ValueError(f"{path} is damaged: {error} is missing or unknown.") from error
         except (ValueError, TypeError) as error:
             raise Damaged(path, error) from error
-        # A setting that is newer than the run has its default, which is what was done before there was the setting.
+        # A setting that did not exist yet gets its default, which keeps the old behavior: see `AlgorithmConfig`.
         unknown = sorted(set(settings) - {field.name for field in fields(kind)})
         if unknown:
             raise ValueError(f"{path} was written by another version of lazymdp: this one has no setting {unknown[0]}.")
