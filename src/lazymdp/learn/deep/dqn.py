@@ -178,7 +178,7 @@ class DQN:
         return _ActingOnly(self.env, self.config, self.default_policy, self.steps)
 
     def end_rollout(self, learner: DQNLearner, iteration: Array, price: Price, key: Array) -> DQNLearner:
-        """Adds the network that chooses to the average, if there is one. (Learning takes place after every step.)"""
+        """Adds the network that chooses to the average, if there is one; there is nothing left to learn."""
         if not self.config.average_share:
             return learner
         weight = 1.0 / jnp.maximum(1.0, self.config.average_share * (iteration + 1.0))
